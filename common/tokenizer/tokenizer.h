@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/hash.h"
+#include "common/weights/gguf.h"
+
+namespace ragcache {
+
+using TokenId = uint32_t;
+
+// A language model's tokenizer. Immutable after construction, so any thread may use it.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids of `text` taken as plain text: the spelling of a special token inside it encodes as
+  // ordinary characters. Decoding the ids gives `text` back byte for byte.
+  virtual std::vector<TokenId> encode(std::string_view text) const = 0;
+  // The id of a special token by its spelling, if the vocabulary has it.
+  virtual std::optional<TokenId> special_token(std::string_view spelling) const = 0;
+  // The bytes of one token: may be part of a UTF-8 character. Empty for ids out of range.
+  virtual std::string_view token_bytes(TokenId id) const = 0;
+  virtual bool is_special(TokenId id) const = 0;
+  virtual uint32_t vocabulary_size() const = 0;
+  virtual std::optional<TokenId> bos() const = 0;  // only if the model's prompts begin with it
+  virtual std::optional<TokenId> eos() const = 0;
+  // Equal for two tokenizers exactly when they give equal ids.
+  virtual const Digest& fingerprint() const = 0;
+
+  std::string decode(std::span<const TokenId> ids) const;
+};
+
+// Byte-level BPE from a GGUF file's tokenizer.ggml.* metadata (model "gpt2").
+absl::StatusOr<std::shared_ptr<const Tokenizer>> load_gguf_tokenizer(const GgufFile& file);
+
+}  // namespace ragcache

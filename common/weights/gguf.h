@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/hash.h"
+
+namespace ragcache {
+
+// ggml's element types that this project reads; the numbers are the file format's own
+// (github.com/ggml-org/ggml, docs/gguf.md, enum ggml_type).
+enum class GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBf16 = 30 };
+
+// One tensor, pointing into the mapped file. Dimensions come innermost first, as the file has
+// them: a linear layer's weight [out, in] reads {in, out}.
+struct GgufTensor {
+  std::string name;
+  GgmlType type;
+  std::vector<uint64_t> dimensions;
+  std::span<const uint8_t> data;
+
+  uint64_t element_count() const;
+};
+
+using GgufArray = std::variant<std::vector<std::string>, std::vector<int64_t>, std::vector<double>>;
+using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+
+// A GGUF file, version 2 or 3, mapped read-only. Immutable, so any thread may read it. Every
+// length and offset of the file is checked against its size before use: a truncated or hostile
+// file gives INVALID_ARGUMENT that names the field, never a crash or an allocation it dictates.
+class GgufFile {
+ public:
+  static absl::StatusOr<std::shared_ptr<const GgufFile>> open(const std::string& path);
+  ~GgufFile();
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
+
+  // NOT_FOUND if the key is missing, INVALID_ARGUMENT if its value has another type or does not
+  // fit. Unsigned and signed integers convert when in range.
+  absl::StatusOr<uint64_t> get_uint(std::string_view key) const;
+  absl::StatusOr<double> get_float(std::string_view key) const;
+  absl::StatusOr<bool> get_bool(std::string_view key) const;
+  absl::StatusOr<std::string> get_string(std::string_view key) const;
+  absl::StatusOr<std::span<const std::string>> get_strings(std::string_view key) const;
+  absl::StatusOr<std::span<const int64_t>> get_ints(std::string_view key) const;
+
+  // NOT_FOUND if there is none of that name.
+  absl::StatusOr<const GgufTensor*> tensor(std::string_view name) const;
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  GgufFile() = default;
+
+  // Constant after open().
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+  absl::flat_hash_map<std::string, GgufValue> metadata_;
+  std::vector<GgufTensor> tensors_;
+  absl::flat_hash_map<std::string, size_t> tensor_by_name_;
+};
+
+}  // namespace ragcache
