@@ -27,6 +27,7 @@ find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(Boost 1.81 REQUIRED)
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
+find_library(RAG_GRPC_REFLECTION_LIBRARY grpc++_reflection REQUIRED)
 find_program(RAG_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 # libtorch as one imported target: find_package(Torch) would drag CUDA in. A CPU program needs

@@ -9,8 +9,8 @@ namespace ragcache {
 
 }  // namespace ragcache
 
-#define RAG_CHECK(condition)                                             \
-  do {                                                                   \
-    if (!(condition)) [[unlikely]]                                       \
-      ::ragcache::check_failed(#condition, __FILE__, __LINE__);          \
+#define RAG_CHECK(condition)                                    \
+  do {                                                          \
+    if (!(condition)) [[unlikely]]                              \
+      ::ragcache::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)

@@ -12,7 +12,8 @@ EVP_MD_CTX* as_context(void* context) { return static_cast<EVP_MD_CTX*>(context)
 }  // namespace
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  RAG_CHECK(context_ != nullptr && EVP_DigestInit_ex(as_context(context_), EVP_sha256(), nullptr) == 1);
+  RAG_CHECK(context_ != nullptr &&
+            EVP_DigestInit_ex(as_context(context_), EVP_sha256(), nullptr) == 1);
 }
 
 Sha256::~Sha256() { EVP_MD_CTX_free(as_context(context_)); }

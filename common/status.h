@@ -4,8 +4,8 @@
 #include "absl/status/statusor.h"
 
 // Returns the Status of `expression` from the enclosing function if it is not OK.
-#define RAG_RETURN_IF_ERROR(expression)                                  \
-  do {                                                                   \
+#define RAG_RETURN_IF_ERROR(expression)                                              \
+  do {                                                                               \
     if (absl::Status rag_status = (expression); !rag_status.ok()) return rag_status; \
   } while (false)
 

@@ -1,0 +1,98 @@
+#include "common/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace ragcache {
+namespace {
+
+constexpr std::string_view kUnixPrefix = "unix:";
+
+absl::Status in_use(const std::string& address) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot listen on ", address,
+      ": the address is in use or not ours to bind; choose another or stop what listens there"));
+}
+
+// gRPC would silently take over a socket file that another server still listens on.
+absl::Status clear_stale_socket(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(name.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("socket path ", path, " is longer than ",
+                                                   sizeof(name.sun_path) - 1,
+                                                   " bytes; choose a shorter state folder"));
+  }
+  std::memcpy(name.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::InternalError("socket() failed");
+  const bool live = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
+  close(fd);
+  if (live) return in_use(path);
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::start(
+    const std::string& address, std::span<grpc::Service* const> services) {
+  if (address.starts_with(kUnixPrefix)) {
+    absl::Status cleared = clear_stale_socket(address.substr(kUnixPrefix.size()));
+    if (!cleared.ok()) return cleared;
+  }
+  grpc::EnableDefaultHealthCheckService(true);
+  static const bool reflection = [] {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    return true;
+  }();
+  (void)reflection;
+
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) return in_use(address);
+
+  std::string dial = address;
+  if (!address.starts_with(kUnixPrefix)) {
+    dial = absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+  }
+  return std::unique_ptr<RpcServer>(new RpcServer(std::move(server), std::move(dial)));
+}
+
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
+    : server_(std::move(server)), address_(std::move(address)) {}
+
+RpcServer::~RpcServer() { stop(); }
+
+void RpcServer::stop(Duration grace) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() +
+                    std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+  server_->Wait();
+  server_.reset();
+}
+
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace ragcache

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+
+namespace ragcache {
+
+// A started gRPC server with the standard health service and reflection. The services must outlive
+// it. Stops in the destructor.
+class RpcServer {
+ public:
+  // `address` is host:port (port 0: the system chooses) or unix:PATH. A stale socket file is
+  // replaced, one that a live server listens on is not. FAILED_PRECONDITION if the address is in
+  // use or cannot be bound, with what to do about it.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> start(const std::string& address,
+                                                          std::span<grpc::Service* const> services);
+  ~RpcServer();
+
+  // Refuses new calls, lets open ones end until `grace` has passed, then cancels them. Idempotent.
+  void stop(Duration grace = std::chrono::seconds(5));
+
+  // As clients should dial it.
+  const std::string& address() const { return address_; }
+
+ private:
+  RpcServer(std::unique_ptr<grpc::Server> server, std::string address);
+
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+// A channel with this project's message limit, keep-alive and quick reconnects.
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
+
+// Largest message either side sends or takes: a few very long documents with text and tokens.
+inline constexpr int kMaxMessageBytes = 64 << 20;
+
+}  // namespace ragcache
