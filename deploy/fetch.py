@@ -120,15 +120,16 @@ def require_space(part):
                          "again")
 
 
-def folder_bytes(path):
-    total = 0
+def largest_file_bytes(path):
+    """Size of the largest file below `path`: pip keeps a second copy for its cache."""
+    largest = 0
     for folder, _, names in os.walk(path):
         for name in names:
             try:
-                total += os.stat(os.path.join(folder, name)).st_size
+                largest = max(largest, os.stat(os.path.join(folder, name)).st_size)
             except OSError:
                 continue  # pip renamed or removed it meanwhile
-    return total
+    return largest
 
 
 def advice(output, part):
@@ -170,7 +171,7 @@ def download(part):
 
 
 def run_showing_progress(command, scratch, part):
-    """Runs pip with its temporary files in `scratch` and prints how far they have grown."""
+    """Runs pip with its temporary files in `scratch` and prints how far the wheel has come."""
     log_path = PARTIAL / "pip.log"
     with open(log_path, "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT,
@@ -182,7 +183,7 @@ def run_showing_progress(command, scratch, part):
                     process.wait(timeout=PROGRESS_INTERVAL_S)
                     break
                 except subprocess.TimeoutExpired:
-                    got_mb = folder_bytes(scratch) // 1_000_000
+                    got_mb = largest_file_bytes(scratch) // 1_000_000
                     say(f"{part['name']}: {got_mb} of {part['wheel_mb']} MB")
         except BaseException:
             process.kill()
