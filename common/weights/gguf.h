@@ -1,16 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "common/hash.h"
+#include "common/weights/mapped_file.h"
 
 namespace ragcache {
 
@@ -31,6 +32,7 @@ struct GgufTensor {
 
 using GgufArray = std::variant<std::vector<std::string>, std::vector<int64_t>, std::vector<double>>;
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
 
 // A GGUF file, version 2 or 3, mapped read-only. Immutable, so any thread may read it. Every
 // length and offset of the file is checked against its size before use: a truncated or hostile
@@ -38,7 +40,6 @@ using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, Ggu
 class GgufFile {
  public:
   static absl::StatusOr<std::shared_ptr<const GgufFile>> open(const std::string& path);
-  ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
@@ -57,15 +58,15 @@ class GgufFile {
   const std::string& path() const { return path_; }
 
  private:
-  GgufFile() = default;
+  GgufFile(std::string path, MappedFile file) : path_(std::move(path)), file_(std::move(file)) {}
+  absl::Status parse();
 
   // Constant after open().
   std::string path_;
-  const uint8_t* data_ = nullptr;
-  size_t size_ = 0;
-  absl::flat_hash_map<std::string, GgufValue> metadata_;
+  MappedFile file_;
+  GgufMetadata metadata_;
   std::vector<GgufTensor> tensors_;
-  absl::flat_hash_map<std::string, size_t> tensor_by_name_;
+  std::map<std::string, size_t, std::less<>> tensor_by_name_;
 };
 
 }  // namespace ragcache
