@@ -22,7 +22,9 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Ids of `text` taken as plain text: the spelling of a special token inside it encodes as
-  // ordinary characters. Decoding the ids gives `text` back byte for byte.
+  // ordinary characters. Decoding the ids gives `text` back byte for byte, less the bytes that the
+  // vocabulary has no token for (SmolLM2 lacks six control characters, and bytes that only
+  // invalid UTF-8 or unassigned planes use): they are left out, as the reference library does.
   virtual std::vector<TokenId> encode(std::string_view text) const = 0;
   // The id of a special token by its spelling, if the vocabulary has it.
   virtual std::optional<TokenId> special_token(std::string_view spelling) const = 0;
