@@ -1,0 +1,122 @@
+#include "services/retrieval/index/index_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "services/retrieval/index/growing_index.h"
+
+namespace ragcache::retrieval {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kDimension = 8;
+
+class IndexFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "index_" + std::to_string(getpid()) + "_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ + "/vectors.index";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static IndexOptions options(IndexOptions::Kind kind) {
+    return {.kind = kind, .dimension = kDimension, .ivf_lists = 4, .ivf_probes = 4};
+  }
+
+  static std::unique_ptr<GrowingIndex> filled(IndexOptions::Kind kind, int count) {
+    auto index = GrowingIndex::create(options(kind));
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (int64_t id = 1; id <= count; ++id) {
+      std::vector<float> vector(kDimension);
+      for (float& x : vector) x = normal(random);
+      EXPECT_TRUE(index->add(std::vector{id}, vector).ok());
+    }
+    EXPECT_TRUE(index->improve().ok());
+    return index;
+  }
+
+  absl::StatusOr<std::unique_ptr<GrowingIndex>> load(IndexOptions::Kind kind,
+                                                     const IndexIdentity& identity) {
+    return GrowingIndex::load(path_, options(kind), identity);
+  }
+
+  std::string folder_;
+  std::string path_;
+  const IndexIdentity identity_ = {.store_id = sha256("store"), .embedding_model = sha256("model")};
+};
+
+TEST_F(IndexFile, GivesTheSameSearchesAfterLoading) {
+  for (const auto kind : {IndexOptions::Kind::kExact, IndexOptions::Kind::kIvfFlat}) {
+    const auto index = filled(kind, 300);
+    ASSERT_TRUE(index->save(path_, identity_).ok());
+    const auto loaded = load(kind, identity_);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ((*loaded)->kind(), index->kind());
+    EXPECT_EQ((*loaded)->ids(), index->ids());
+    for (int i = 0; i < 8; ++i) {
+      std::vector<float> query(kDimension);
+      query[static_cast<size_t>(i)] = 1;
+      EXPECT_EQ((*loaded)->search(query, 10).value(), index->search(query, 10).value());
+    }
+  }
+}
+
+TEST_F(IndexFile, KeepsAnEmptyIndex) {
+  ASSERT_TRUE(filled(IndexOptions::Kind::kAuto, 0)->save(path_, identity_).ok());
+  EXPECT_EQ(load(IndexOptions::Kind::kAuto, identity_).value()->size(), 0u);
+}
+
+TEST_F(IndexFile, NoticesEveryFlippedBitAndEveryCut) {
+  ASSERT_TRUE(filled(IndexOptions::Kind::kIvfFlat, 200)->save(path_, identity_).ok());
+  std::ifstream file(path_, std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(file)), {});
+  std::mt19937 random(11);
+  for (int i = 0; i < 300; ++i) {
+    std::string bad = good;
+    if (i % 3 == 0) {
+      bad.resize(random() % good.size());
+    } else {
+      // Every byte of the header, then samples of the rest.
+      const size_t at = i < 290 ? static_cast<size_t>(i) % 200 : random() % good.size();
+      bad[at] = static_cast<char>(bad[at] ^ (1 << (random() % 8)));
+    }
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bad;
+    const auto loaded = load(IndexOptions::Kind::kIvfFlat, identity_);
+    ASSERT_FALSE(loaded.ok()) << "case " << i;
+    ASSERT_THAT(std::string(loaded.status().message()), HasSubstr(path_)) << "case " << i;
+  }
+}
+
+TEST_F(IndexFile, RefusesTheFileOfAnotherStoreModelOrKind) {
+  ASSERT_TRUE(filled(IndexOptions::Kind::kIvfFlat, 200)->save(path_, identity_).ok());
+  IndexIdentity other = identity_;
+  other.store_id = sha256("another");
+  EXPECT_THAT(std::string(load(IndexOptions::Kind::kAuto, other).status().message()),
+              HasSubstr("another document store"));
+  other = identity_;
+  other.embedding_model = sha256("another");
+  EXPECT_THAT(std::string(load(IndexOptions::Kind::kAuto, other).status().message()),
+              HasSubstr("another embedding model"));
+  EXPECT_EQ(load(IndexOptions::Kind::kExact, identity_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(IndexFile, SaysThatThereIsNone) {
+  EXPECT_EQ(load(IndexOptions::Kind::kAuto, identity_).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace ragcache::retrieval
