@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,13 +68,6 @@ DocumentRecord read_record(const SqliteStatement& row) {
   record.segment_tokens = from_bytes<uint32_t>(row.blob(4));
   record.token_digest = digest_from(row.blob(5));
   return record;
-}
-
-Digest random_digest() {
-  std::random_device device;
-  Digest digest;
-  for (uint8_t& byte : digest) byte = static_cast<uint8_t>(device());
-  return digest;
 }
 
 }  // namespace
@@ -219,10 +211,8 @@ absl::Status DocumentStore::create_layout(const std::string& path) {
   version.reset();
   if (found == 0) {
     RAG_RETURN_IF_ERROR(database.execute(kLayout));
-    RAG_ASSIGN_OR_RETURN(SqliteStatement insert,
-                         database.prepare("INSERT INTO properties VALUES ('store_id', ?)"));
-    const Digest id = random_digest();
-    RAG_RETURN_IF_ERROR(insert.bind(std::span<const uint8_t>(id)).run());
+    RAG_RETURN_IF_ERROR(
+        database.execute("INSERT INTO properties VALUES ('store_id', randomblob(32))"));
     RAG_RETURN_IF_ERROR(database.execute(absl::StrCat("PRAGMA user_version=", kLayoutVersion)));
   } else if (found != kLayoutVersion) {
     return absl::FailedPreconditionError(
