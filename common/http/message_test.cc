@@ -1,0 +1,64 @@
+#include "common/http/message.h"
+
+#include <gtest/gtest.h>
+
+#include "common/http/error.h"
+
+namespace ragcache::http {
+namespace {
+
+TEST(PercentEncoding, GivesBackEveryByte) {
+  std::string all;
+  for (int c = 0; c < 256; ++c) all.push_back(static_cast<char>(c));
+  const absl::StatusOr<std::string> back = percent_decode(percent_encode(all));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(*back, all);
+}
+
+TEST(PercentEncoding, RefusesMalformedEscapes) {
+  for (const char* text : {"%", "%1", "a%4", "%zz", "%4g", "ok%"}) {
+    EXPECT_FALSE(percent_decode(text).ok()) << text;
+  }
+  EXPECT_EQ(*percent_decode("%41%2f"), "A/");
+}
+
+TEST(RequestTarget, SplitsPathAndQuery) {
+  Request request;
+  ASSERT_TRUE(parse_target("/v1/documents?after=a%26b+c&limit=5&flag&x=1=2", request).ok());
+  EXPECT_EQ(request.path, "/v1/documents");
+  EXPECT_EQ(request.query,
+            (Parameters{{"after", "a&b c"}, {"limit", "5"}, {"flag", ""}, {"x", "1=2"}}));
+  EXPECT_EQ(*find_parameter(request.query, "limit"), "5");
+  EXPECT_EQ(find_parameter(request.query, "nothing"), nullptr);
+}
+
+TEST(RequestTarget, TakesTheAbsoluteForm) {
+  Request request;
+  ASSERT_TRUE(parse_target("http://example.org:80/livez?x=1", request).ok());
+  EXPECT_EQ(request.path, "/livez");
+  Request root;
+  ASSERT_TRUE(parse_target("HTTP://example.org", root).ok());
+  EXPECT_EQ(root.path, "/");
+}
+
+TEST(RequestId, RefusesWhatCouldForgeALogLineOrHeader) {
+  EXPECT_TRUE(is_valid_request_id(new_request_id()));
+  EXPECT_NE(new_request_id(), new_request_id());
+  for (const std::string& id : {std::string(), std::string(129, 'a'), std::string("a b"),
+                                std::string("a\r\nx: y"), std::string("\"")}) {
+    EXPECT_FALSE(is_valid_request_id(id)) << id;
+  }
+}
+
+TEST(HttpStatus, SurvivesTheWayThroughAStatus) {
+  for (unsigned status : {400u, 408u, 413u, 415u, 431u, 501u, 505u}) {
+    EXPECT_EQ(http_status(error(status, "x")), status);
+  }
+  EXPECT_EQ(http_status(absl::ResourceExhaustedError("")), 429u);
+  EXPECT_EQ(http_status(absl::UnavailableError("")), 503u);
+  EXPECT_EQ(http_status(absl::DeadlineExceededError("")), 504u);
+  EXPECT_EQ(http_status(absl::InvalidArgumentError("")), 400u);
+}
+
+}  // namespace
+}  // namespace ragcache::http

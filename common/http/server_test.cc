@@ -1,0 +1,479 @@
+#include "common/http/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+#include <future>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/http/error.h"
+#include "common/http/event.h"
+#include "common/strings.h"
+
+namespace ragcache::http {
+namespace {
+
+using boost::asio::awaitable;
+using boost::asio::ip::tcp;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Response text_response(std::string body) {
+  Response response;
+  response.content_type = "text/plain";
+  response.body = std::move(body);
+  return response;
+}
+
+// A blocking socket that says exactly the bytes it is told. Gives up after ten seconds.
+class RawClient {
+ public:
+  explicit RawClient(uint16_t port) : socket_(io_) {
+    socket_.connect(tcp::endpoint(boost::asio::ip::address_v4::loopback(), port));
+    timeval limit{.tv_sec = 10, .tv_usec = 0};
+    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  }
+
+  void send(std::string_view bytes) {
+    boost::system::error_code ignored;
+    boost::asio::write(socket_, boost::asio::buffer(bytes.data(), bytes.size()), ignored);
+  }
+
+  // Until the server closes.
+  std::string read_all() {
+    while (read_some()) {
+    }
+    return std::exchange(input_, "");
+  }
+
+  // One answer with a Content-Length: head and body.
+  std::string read_answer() {
+    size_t head;
+    while ((head = input_.find("\r\n\r\n")) == std::string::npos && read_some()) {
+    }
+    if (head == std::string::npos) return std::exchange(input_, "");
+    head += 4;
+    const size_t field = input_.find("Content-Length: ");
+    const size_t length = field < head ? std::stoul(input_.substr(field + 16)) : 0;
+    while (input_.size() < head + length && read_some()) {
+    }
+    std::string answer = input_.substr(0, head + length);
+    input_.erase(0, head + length);
+    return answer;
+  }
+
+  void read_until(std::string_view what) {
+    while (input_.find(what) == std::string::npos && read_some()) {
+    }
+    const size_t at = input_.find(what);
+    input_.erase(0, at == std::string::npos ? at : at + what.size());
+  }
+
+  bool read_some() {
+    char bytes[4096];
+    const ssize_t n = ::recv(socket_.native_handle(), bytes, sizeof(bytes), 0);
+    if (n <= 0) return false;
+    input_.append(bytes, static_cast<size_t>(n));
+    return true;
+  }
+
+  void reset() {
+    boost::system::error_code ignored;
+    socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
+    socket_.close(ignored);
+  }
+  void close() {
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+  }
+
+ private:
+  boost::asio::io_context io_;
+  tcp::socket socket_;
+  std::string input_;
+};
+
+std::string get(std::string_view target, std::string_view headers = "") {
+  return str_cat("GET ", target, " HTTP/1.1\r\nHost: x\r\n", headers, "\r\n");
+}
+
+std::string post(std::string_view target, std::string_view body) {
+  return str_cat("POST ", target, " HTTP/1.1\r\nHost: x\r\nContent-Length: ", body.size(),
+                 "\r\n\r\n", body);
+}
+
+std::string body_of(const std::string& answer) {
+  const size_t head = answer.find("\r\n\r\n");
+  return head == std::string::npos ? "no answer" : answer.substr(head + 4);
+}
+
+class ServerTest : public testing::Test {
+ protected:
+  void start(Limits limits = {}) {
+    ServerConfig config;
+    config.limits = limits;
+    config.threads = 2;
+    config.format_error = [](const absl::Status& status) {
+      Response response = text_response(std::string(status.message()));
+      response.status = http_status(status);
+      return response;
+    };
+    config.observer.request_done = [this](const RequestRecord& record) {
+      std::lock_guard lock(mutex_);
+      records_.push_back(
+          str_cat(record.request.method, " ", record.request.route, " ", record.status));
+      record_added_.notify_all();
+    };
+    config.observer.connections = [this](int change) { connections_ += change; };
+    auto server = Server::start(std::move(config), routes());
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::move(*server);
+  }
+
+  void TearDown() override {
+    if (server_ == nullptr) return;
+    server_->stop(std::chrono::seconds(10));
+    EXPECT_EQ(connections_, 0);
+  }
+
+  Router routes() {
+    Router router;
+    router.add("GET", "/hello/{name}", [](Exchange& exchange) -> awaitable<void> {
+      Response response =
+          text_response(str_cat("hello ", *find_parameter(exchange.request().path_values, "name")));
+      co_await exchange.respond(std::move(response));
+    });
+    router.add("POST", "/echo", [](Exchange& exchange) -> awaitable<void> {
+      absl::StatusOr<std::string> body = co_await exchange.read_body();
+      Response response = text_response(body.ok() ? *body : std::string(body.status().message()));
+      if (!body.ok()) response.status = http_status(body.status());
+      if (!exchange.disconnected()) co_await exchange.respond(std::move(response));
+    });
+    router.add("POST", "/unread", [](Exchange& exchange) -> awaitable<void> {
+      Response response = text_response("not read");
+      co_await exchange.respond(std::move(response));
+    });
+    router.add("GET", "/stream", [](Exchange& exchange) -> awaitable<void> {
+      Response response = text_response("");
+      absl::Status status = co_await exchange.start_stream(std::move(response));
+      for (const char* word : {"one ", "", "two"}) {
+        std::string piece = word;
+        if (status.ok()) status = co_await exchange.write(std::move(piece));
+      }
+      if (status.ok()) co_await exchange.finish_stream();
+    });
+    router.add("GET", "/flood", [this](Exchange& exchange) -> awaitable<void> {
+      Response response = text_response("");
+      absl::Status status = co_await exchange.start_stream(std::move(response));
+      while (status.ok()) {
+        std::string piece(64 << 10, 'x');
+        status = co_await exchange.write(std::move(piece));
+        flooded_ += 64 << 10;
+      }
+      flood_ended_.set_value();
+    });
+    router.add("GET", "/wait", [this](Exchange& exchange) -> awaitable<void> {
+      Event event(exchange.executor());
+      Exchange::DisconnectGuard guard(exchange, [&] { event.set(); });
+      waiting_.set_value();
+      co_await event.wait();
+      cancelled_.set_value();
+    });
+    router.add("GET", "/cut", [](Exchange& exchange) -> awaitable<void> {
+      Response response = text_response("");
+      co_await exchange.start_stream(std::move(response));
+      std::string piece = "half";
+      co_await exchange.write(std::move(piece));
+      throw std::runtime_error("handler failed");
+    });
+    router.add("GET", "/silent", [](Exchange&) -> awaitable<void> { co_return; });
+    return router;
+  }
+
+  std::string wait_for_record() {
+    std::unique_lock lock(mutex_);
+    record_added_.wait_for(lock, std::chrono::seconds(10), [this] { return !records_.empty(); });
+    return records_.empty() ? "none" : records_.back();
+  }
+
+  static bool soon(std::promise<void>& promise) {
+    return promise.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  }
+
+  std::atomic<int> connections_ = 0;
+  std::atomic<size_t> flooded_ = 0;
+  std::promise<void> waiting_, cancelled_, flood_ended_;
+  std::mutex mutex_;
+  std::condition_variable record_added_;
+  std::vector<std::string> records_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnswersPipelinedRequestsInOrder) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/hello/a") + post("/echo", "body one") + get("/hello/b%20c") +
+              post("/echo", "") + get("/nowhere"));
+  EXPECT_EQ(body_of(client.read_answer()), "hello a");
+  EXPECT_EQ(body_of(client.read_answer()), "body one");
+  EXPECT_EQ(body_of(client.read_answer()), "hello b c");
+  EXPECT_EQ(body_of(client.read_answer()), "");
+  EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 404 Not Found\r\n"));
+  client.send(get("/hello/again"));
+  EXPECT_EQ(body_of(client.read_answer()), "hello again");
+}
+
+TEST_F(ServerTest, ReadsARequestSplitAtEveryByte) {
+  start();
+  const std::string request =
+      "\r\nPOST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nTrailer: t\r\n\r\n" +
+      get("/hello/x");
+  RawClient client(server_->port());
+  for (size_t at = 1; at < request.size(); ++at) {
+    client.send(request.substr(0, at));
+    client.send(request.substr(at));
+    ASSERT_EQ(body_of(client.read_answer()), "abcdefg") << "split at " << at;
+    ASSERT_EQ(body_of(client.read_answer()), "hello x") << "split at " << at;
+  }
+  for (char byte : request) client.send(std::string(1, byte));
+  EXPECT_EQ(body_of(client.read_answer()), "abcdefg");
+  EXPECT_EQ(body_of(client.read_answer()), "hello x");
+}
+
+TEST_F(ServerTest, StreamsInChunksOfTheExactBytes) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/stream"));
+  client.send(get("/hello/after", "Connection: close\r\n"));
+  const std::string all = client.read_all();
+  EXPECT_THAT(all, HasSubstr("\r\nTransfer-Encoding: chunked\r\n"));
+  EXPECT_THAT(all, HasSubstr("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\n\r\nHTTP/1.1 200 OK"));
+  EXPECT_THAT(all, EndsWith("hello after"));
+}
+
+TEST_F(ServerTest, SpeaksHttp10WithoutChunks) {
+  start();
+  RawClient client(server_->port());
+  client.send("GET /stream HTTP/1.0\r\n\r\n");
+  const std::string all = client.read_all();
+  EXPECT_THAT(all, EndsWith("\r\n\r\none two"));
+  EXPECT_THAT(all, testing::Not(HasSubstr("chunked")));
+}
+
+TEST_F(ServerTest, AnswersHeadWithoutABody) {
+  start();
+  RawClient client(server_->port());
+  client.send("HEAD /hello/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string answer = client.read_all();
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(ServerTest, NamesTheAllowedMethods) {
+  start();
+  RawClient client(server_->port());
+  client.send("DELETE /hello/x HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(answer, HasSubstr("\r\nAllow: GET, HEAD\r\n"));
+}
+
+TEST_F(ServerTest, EchoesAGoodRequestIdAndReplacesABadOne) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/hello/x", "X-Request-Id: abc-1\r\n"));
+  EXPECT_THAT(client.read_answer(), HasSubstr("\r\nx-request-id: abc-1\r\n"));
+  client.send(get("/hello/x", "X-Request-Id: \"quoted\"\r\n"));
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, HasSubstr("\r\nx-request-id: "));
+  EXPECT_THAT(answer, testing::Not(HasSubstr("quoted")));
+}
+
+TEST_F(ServerTest, SendsContinueOnlyWhenTheBodyIsRead) {
+  start();
+  RawClient client(server_->port());
+  client.send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.read_answer(), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("ok");
+  EXPECT_EQ(body_of(client.read_answer()), "ok");
+  client.send(
+      "POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+}
+
+TEST_F(ServerTest, BoundsHeaderAndBody) {
+  start({.max_header_bytes = 1024, .max_body_bytes = 100});
+  const std::string long_field = "X: " + std::string(2000, 'x') + "\r\n";
+  RawClient header(server_->port());
+  header.send(get("/hello/x", long_field));
+  EXPECT_THAT(header.read_all(), StartsWith("HTTP/1.1 431 "));
+
+  RawClient exact(server_->port());
+  exact.send(post("/echo", std::string(100, 'b')));
+  EXPECT_EQ(body_of(exact.read_answer()).size(), 100u);
+
+  RawClient announced(server_->port());
+  announced.send(post("/echo", std::string(101, 'b')));
+  EXPECT_THAT(announced.read_all(), StartsWith("HTTP/1.1 413 "));
+
+  RawClient chunked(server_->port());
+  chunked.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" +
+               std::string(101, 'b') + "\r\n0\r\n\r\n");
+  EXPECT_THAT(chunked.read_all(), StartsWith("HTTP/1.1 413 "));
+}
+
+TEST_F(ServerTest, DeliversAnEarlyAnswerThoughTheBodyIsLarge) {
+  start();
+  RawClient client(server_->port());
+  client.send(post("/unread", std::string(3 << 20, 'b')));
+  EXPECT_THAT(client.read_all(), EndsWith("not read"));
+}
+
+TEST_F(ServerTest, RefusesMalformedRequests) {
+  start();
+  const std::pair<const char*, const char*> cases[] = {
+      {"\x16\x03\x01\x02", "400"},
+      {"GET\r\n\r\n", "400"},
+      {"GET / HTTP/1.1\r\n\r\n", "400"},  // no Host
+      {"GET / HTTP/9.9\r\nHost: x\r\n\r\n", "505"},
+      {"GET /%zz/x HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
+      {"GET /hello/%zz HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+      {"GET / HTTP/1.1\r\nHost: x\r\nBad Field: y\r\n\r\n", "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+       "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", "501"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
+      {"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: coffee\r\n\r\n", "417"},
+  };
+  for (const auto& [request, status] : cases) {
+    RawClient client(server_->port());
+    client.send(request);
+    EXPECT_THAT(client.read_answer(), StartsWith(str_cat("HTTP/1.1 ", status, " "))) << request;
+  }
+}
+
+TEST_F(ServerTest, TellsASlowClientThatItsTimeIsUp) {
+  start({.header_timeout_ms = 50, .body_timeout_ms = 50, .idle_timeout_ms = 60});
+  RawClient header(server_->port());
+  header.send("GET /hello");
+  EXPECT_THAT(header.read_all(), StartsWith("HTTP/1.1 408 "));
+
+  RawClient body(server_->port());
+  body.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_THAT(body.read_all(), StartsWith("HTTP/1.1 408 "));
+
+  RawClient idle(server_->port());
+  EXPECT_EQ(idle.read_all(), "");
+  RawClient idle_after(server_->port());
+  idle_after.send(get("/hello/x"));
+  EXPECT_THAT(idle_after.read_all(), EndsWith("hello x"));
+}
+
+TEST_F(ServerTest, HoldsTheHandlerBackWhileTheClientDoesNotRead) {
+  start({.write_timeout_ms = 100});
+  RawClient client(server_->port());
+  client.send(get("/flood"));
+  ASSERT_TRUE(soon(flood_ended_));
+  // What the sockets buffer, not what a second of writing could make.
+  EXPECT_LT(flooded_.load(), 64u << 20);
+  EXPECT_EQ(wait_for_record(), "GET /flood 499");
+}
+
+TEST_F(ServerTest, TellsTheHandlerThatItsClientIsGone) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/wait"));
+  ASSERT_TRUE(soon(waiting_));
+  client.close();
+  EXPECT_TRUE(soon(cancelled_));
+  EXPECT_EQ(wait_for_record(), "GET /wait 499");
+}
+
+TEST_F(ServerTest, TellsTheHandlerThatItsClientReset) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/wait"));
+  ASSERT_TRUE(soon(waiting_));
+  client.reset();
+  EXPECT_TRUE(soon(cancelled_));
+}
+
+TEST_F(ServerTest, ForgetsHalfARequest) {
+  start();
+  for (const char* half : {"G", "GET /hello/x HTTP/1.1\r\nHost",
+                           "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"}) {
+    RawClient client(server_->port());
+    client.send(half);
+    client.close();
+  }
+  RawClient client(server_->port());
+  client.send(get("/hello/x"));
+  EXPECT_EQ(body_of(client.read_answer()), "hello x");
+}
+
+TEST_F(ServerTest, ShowsThatAFailedHandlerFailed) {
+  start();
+  RawClient silent(server_->port());
+  silent.send(get("/silent"));
+  EXPECT_THAT(silent.read_answer(), StartsWith("HTTP/1.1 500 "));
+  RawClient cut(server_->port());
+  cut.send(get("/cut"));
+  const std::string all = cut.read_all();
+  EXPECT_THAT(all, EndsWith("4\r\nhalf\r\n"));  // no last chunk
+}
+
+TEST_F(ServerTest, TurnsAwayWhatIsOverTheConnectionLimit) {
+  start({.max_connections = 2});
+  RawClient first(server_->port()), second(server_->port());
+  first.send(get("/hello/1"));
+  second.send(get("/hello/2"));
+  EXPECT_EQ(body_of(first.read_answer()), "hello 1");
+  EXPECT_EQ(body_of(second.read_answer()), "hello 2");
+  RawClient third(server_->port());
+  EXPECT_THAT(third.read_all(), StartsWith("HTTP/1.1 503 "));
+  first.send(get("/hello/still"));
+  EXPECT_EQ(body_of(first.read_answer()), "hello still");
+}
+
+TEST_F(ServerTest, NamesThePortInUse) {
+  start();
+  ServerConfig config;
+  config.port = server_->port();
+  config.format_error = [](const absl::Status&) { return Response{}; };
+  const auto second = Server::start(std::move(config), Router());
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(str_cat("another process listens on 127.0.0.1:", server_->port())));
+}
+
+TEST_F(ServerTest, DisconnectsWhatDoesNotEndWithinTheGrace) {
+  start();
+  RawClient idle(server_->port());
+  idle.send(get("/hello/x"));
+  idle.read_answer();
+  RawClient client(server_->port());
+  client.send(get("/wait"));
+  ASSERT_TRUE(soon(waiting_));
+  server_->stop(std::chrono::milliseconds(20));
+  EXPECT_TRUE(soon(cancelled_));
+  EXPECT_EQ(connections_, 0);
+  EXPECT_EQ(idle.read_all(), "");
+  EXPECT_EQ(client.read_all(), "");
+}
+
+}  // namespace
+}  // namespace ragcache::http
