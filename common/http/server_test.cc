@@ -38,6 +38,7 @@ class RawClient {
  public:
   explicit RawClient(uint16_t port) : socket_(io_) {
     socket_.connect(tcp::endpoint(boost::asio::ip::address_v4::loopback(), port));
+    socket_.set_option(tcp::no_delay(true));
     timeval limit{.tv_sec = 10, .tv_usec = 0};
     ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   }
