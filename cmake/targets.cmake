@@ -87,6 +87,10 @@ function(rag_test)
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES LABELS ${A_LABEL} TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT "RAG_SOURCE_DIR=${CMAKE_SOURCE_DIR};RAG_DEPS_DIR=${RAG_DEPS_DIR};RAG_BIN_DIR=${CMAKE_BINARY_DIR}/bin")
+  # Such tests measure time or start whole servers: beside others they would starve.
+  if(A_LABEL MATCHES "integration|e2e")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()
 
 function(rag_bench)

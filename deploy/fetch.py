@@ -132,18 +132,19 @@ def largest_file_bytes(path):
     return largest
 
 
-def advice(output, part):
+def advice(output):
     text = output.lower()
     if "no space left" in text:
         return "the disk is full: free some space, then run deploy/setup.sh again"
     if any(word in text for word in ("name resolution", "connection", "max retries", "timed out",
                                      "network is unreachable", "incompleteread")):
         return ("the package index did not answer: check the network, or pip's index and proxy "
-                "settings (`pip config list`), then run deploy/setup.sh again; it goes on with "
-                "this part")
+                "settings (`pip config list`), then run deploy/setup.sh again; what is in place "
+                "stays")
     if "no matching distribution" in text:
-        return (f"this machine's package index has no {part['package']} {part['version']} for "
-                "it: check pip's index settings (`pip config list`)")
+        return ("the package index did not answer, or it has no such version: check the network "
+                "and pip's index and proxy settings (`pip config list`), then run "
+                "deploy/setup.sh again")
     return "see pip's message above"
 
 
@@ -167,7 +168,7 @@ def download(part):
         say(f"{part['name']}: download failed, trying again ({attempt} of {DOWNLOAD_TRIES})")
     sys.stderr.write(output[-4000:])
     raise FetchError(f"could not download {part['package']} {part['version']}: "
-                     f"{advice(output, part)}")
+                     f"{advice(output)}")
 
 
 def run_showing_progress(command, scratch, part):
@@ -295,7 +296,7 @@ def install_test_packages():
     if result.returncode != 0:
         sys.stderr.write(output[-4000:])
         raise FetchError("could not install tests/requirements.txt: " +
-                         advice(output, {"package": "all of it", "version": ""}))
+                         advice(output))
     stamp.unlink(missing_ok=True)
     shutil.rmtree(target, ignore_errors=True)
     os.replace(staged, target)
