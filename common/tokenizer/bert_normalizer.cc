@@ -9,36 +9,23 @@
 #include <iterator>
 
 #include "common/check.h"
+#include "common/tokenizer/unicode_classes.h"
 #include "common/tokenizer/utf8.h"
 
 namespace ragcache {
 namespace {
 
-bool is_dropped(UChar32 c) {
-  if (c == '\t' || c == '\n' || c == '\r') return false;
-  return c == 0 || c == static_cast<UChar32>(kReplacementCharacter) ||
-         (U_GET_GC_MASK(c) & U_GC_C_MASK) != 0;
-}
-
-bool is_space(UChar32 c) { return u_isUWhiteSpace(c); }
-
 // The ideographs that BERT separates; Hangul, Hiragana and Katakana are written in words.
-bool is_cjk(UChar32 c) {
+bool is_cjk(char32_t c) {
   struct Range {
-    UChar32 first;
-    UChar32 last;
+    char32_t first;
+    char32_t last;
   };
   constexpr Range kRanges[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
                                {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
                                {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
   return std::any_of(std::begin(kRanges), std::end(kRanges),
                      [c](const Range& range) { return c >= range.first && c <= range.last; });
-}
-
-bool is_punctuation(UChar32 c) {
-  // All ASCII symbols count, also those that Unicode calls mathematical or currency.
-  if (c < 0x80) return c > ' ' && c < 0x7F && !u_isalnum(c);
-  return (U_GET_GC_MASK(c) & U_GC_P_MASK) != 0;
 }
 
 const icu::Normalizer2& decomposition() {
@@ -51,10 +38,10 @@ const icu::Normalizer2& decomposition() {
 // Collects characters into words.
 class WordList {
  public:
-  void add(UChar32 c) {
-    if (is_space(c)) {
+  void add(char32_t c) {
+    if (text_class(c) == TextClass::kSpace) {
       end_word();
-    } else if (is_punctuation(c)) {
+    } else if (bert_class(c) == BertClass::kPunctuation) {
       end_word();
       append_utf8(word_, c);
       end_word();
@@ -85,7 +72,7 @@ std::vector<std::string> bert_words(std::string_view text) {
       std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0x80; });
   if (ascii) {
     for (const char c : text) {
-      if (!is_dropped(c)) words.add(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+      if (bert_class(c) != BertClass::kDropped) words.add(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
     }
     return words.finish();
   }
@@ -94,11 +81,11 @@ std::vector<std::string> bert_words(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const Utf8Char character = read_utf8(text, i);
     i += character.n_bytes;
-    const auto c = static_cast<UChar32>(character.code_point);
-    if (is_dropped(c)) continue;
+    const char32_t c = character.code_point;
+    if (bert_class(c) == BertClass::kDropped) continue;
     const bool cjk = is_cjk(c);
     if (cjk) cleaned.append(u' ');
-    cleaned.append(is_space(c) ? UChar32{' '} : c);
+    cleaned.append(static_cast<UChar32>(c));
     if (cjk) cleaned.append(u' ');
   }
   UErrorCode error = U_ZERO_ERROR;
@@ -106,7 +93,7 @@ std::vector<std::string> bert_words(std::string_view text) {
   RAG_CHECK(U_SUCCESS(error));
   for (int32_t i = 0; i < decomposed.length(); i = decomposed.moveIndex32(i, 1)) {
     const UChar32 c = decomposed.char32At(i);
-    if (u_charType(c) != U_NON_SPACING_MARK) words.add(u_tolower(c));
+    if (bert_class(c) != BertClass::kMark) words.add(u_tolower(c));
   }
   return words.finish();
 }

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "common/tokenizer/unicode_classes.h"
+
 namespace ragcache {
 
 // Cuts a text into the pieces that byte-level BPE merges within, one piece a call: each number
@@ -21,15 +23,14 @@ class SmolLmPreTokenizer {
   std::string_view next();
 
  private:
-  enum class CharClass : unsigned char { kLetter, kNumber, kSpace, kOther, kEnd };
   struct Char {
-    CharClass char_class;
-    size_t n_bytes;
+    TextClass text_class;
+    size_t n_bytes;  // 0 at the end of the text
   };
 
   Char read(size_t position) const;
   // Where the run of characters of one class that begins at `position` ends.
-  size_t run_end(size_t position, CharClass char_class) const;
+  size_t run_end(size_t position, TextClass text_class) const;
   size_t piece_end(size_t start) const;
 
   std::string_view text_;

@@ -3,9 +3,8 @@
 
     make_logits_golden.py MODEL.gguf OUT.json [--text FILE] [--full-logits FILE]
 
-Prompts are generated (prose.py) unless --text names a JSON file of real documents: a list of
-strings, a list of [title, text] pairs or an object of title -> text. Results for such prompts are
-derived from the documents: compare with them, do not commit them. --full-logits writes the last
+Prompts are generated (prose.py) unless --text names a file with real documents (corpus.py).
+Results for such prompts are derived from the documents: compare with them, do not commit them. --full-logits writes the last
 position's logits of every prompt as raw little-endian float32 [n_prompts, vocabulary_size].
 """
 
@@ -19,6 +18,7 @@ import sys
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import corpus
 import prose
 
 SEED = 20240612
@@ -27,16 +27,6 @@ N_CONTINUATION = 64
 N_POSITIONS = 32
 N_TOP = 8
 PROMPT_TOKENS_MAX = 700
-
-
-def read_documents(path: str) -> list[tuple[str, str]]:
-    with open(path, encoding="utf-8") as file:
-        content = json.load(file)
-    if isinstance(content, dict):
-        pairs = [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in content.items()]
-    else:
-        pairs = [tuple(d) if isinstance(d, list) else ("", d) for d in content]
-    return [(title, text) for title, text in pairs if len(text) > 100]
 
 
 def make_prompts(documents: list[tuple[str, str]] | None) -> list[str]:
@@ -71,7 +61,7 @@ def main() -> None:
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
     model.eval()
 
-    documents = read_documents(arguments.text) if arguments.text else None
+    documents = corpus.read_documents(arguments.text) if arguments.text else None
     vocabulary_size = model.config.vocab_size
     positions = sorted(random.Random(SEED).sample(range(vocabulary_size), N_POSITIONS))
     full = open(arguments.full_logits, "wb") if arguments.full_logits else None
