@@ -452,4 +452,6 @@ absl::StatusOr<const GgufTensor*> GgufFile::tensor(std::string_view name) const 
   return &tensors_[found->second];
 }
 
+Digest GgufFile::fingerprint() const { return Sha256().update(file_.bytes()).finish(); }
+
 }  // namespace ragcache

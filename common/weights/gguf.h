@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/hash.h"
 #include "common/weights/mapped_file.h"
 
 namespace ragcache {
@@ -55,6 +56,8 @@ class GgufFile {
   // NOT_FOUND if there is none of that name.
   absl::StatusOr<const GgufTensor*> tensor(std::string_view name) const;
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  // SHA-256 of the whole file: the identity of the model. Reads all of it.
+  Digest fingerprint() const;
   const std::string& path() const { return path_; }
 
  private:

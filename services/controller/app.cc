@@ -1,0 +1,68 @@
+#include "services/controller/app.h"
+
+#include "common/actor/thread_runtime.h"
+#include "common/rpc/server.h"
+#include "common/status.h"
+#include "services/controller/clients/worker_link.h"
+#include "services/controller/service.h"
+
+namespace ragcache::controller {
+namespace {
+
+// One corpus, shared by all callers.
+constexpr std::string_view kCacheScope = "shared";
+
+}  // namespace
+
+struct App::Parts {
+  explicit Parts(int actor_threads) : runtime(actor_threads) {}
+
+  // Destroyed last to first: the server's calls use the actors, the actors the clients.
+  ThreadRuntime runtime;
+  std::unique_ptr<RetrievalClient> retrieval;
+  ActorRef<GroupActor> group;
+  ActorRef<WorkerLink> link;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<RpcServer> server;
+};
+
+absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::Registry registry) {
+  RAG_ASSIGN_OR_RETURN(auto gguf, GgufFile::open(config.model));
+  RAG_ASSIGN_OR_RETURN(auto tokenizer, load_gguf_tokenizer(*gguf));
+  RAG_ASSIGN_OR_RETURN(auto format, PromptFormat::create(tokenizer));
+  RAG_ASSIGN_OR_RETURN(auto policy, make_policy(config.cache_policy));
+
+  const Digest model = gguf->fingerprint();
+
+  auto parts = std::make_unique<Parts>(static_cast<int>(config.actor_threads));
+  parts->retrieval = std::make_unique<RetrievalClient>(make_channel(config.retrieval_address));
+  auto metrics = std::make_shared<Metrics>(*registry);
+  // Until a lease hands out terms, the start time orders the controllers of a group.
+  const uint64_t term = static_cast<uint64_t>(unix_seconds());
+  parts->group = parts->runtime.spawn<GroupActor>(config, term, std::move(policy), metrics);
+  parts->link = parts->runtime.spawn<WorkerLink>(make_channel(config.worker_address), model,
+                                                 WorkerLink::Group(parts->group));
+  parts->link.send(WorkerLink::Connect{});
+
+  auto dependencies = std::make_shared<RequestActor::Dependencies>(
+      RequestActor::Dependencies{config, tokenizer, format, SegmentId::root(model, kCacheScope),
+                                 parts->retrieval->address(), GroupAddress(parts->group), metrics});
+  parts->service = std::make_unique<Service>(parts->runtime, std::move(dependencies), parts->group,
+                                             *parts->retrieval);
+  grpc::Service* services[] = {parts->service.get()};
+  RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(config.listen, services));
+  return std::unique_ptr<App>(new App(std::move(parts)));
+}
+
+App::App(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+App::~App() { stop(); }
+
+void App::stop() {
+  parts_->server->stop();
+  parts_->runtime.stop();
+}
+
+const std::string& App::address() const { return parts_->server->address(); }
+
+}  // namespace ragcache::controller

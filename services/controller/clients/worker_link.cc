@@ -1,0 +1,150 @@
+#include "services/controller/clients/worker_link.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "common/log/log.h"
+#include "common/rpc/status.h"
+
+namespace ragcache::controller {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(2);
+constexpr auto kInfoTimeout = std::chrono::seconds(5);
+
+}  // namespace
+
+// Keeps itself alive until gRPC is done with it.
+class WorkerLink::Stream
+    : public grpc::ClientBidiReactor<worker::v1::ExecuteRequest, worker::v1::ExecuteResponse> {
+ public:
+  Stream(uint64_t connection, Group group, ActorRef<WorkerLink> link)
+      : connection_(connection), group_(std::move(group)), link_(link) {}
+
+  void start(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Stream> self) {
+    self_ = std::move(self);
+    stub.async()->Execute(&context_, this);
+    AddHold();  // write() is called from outside of reactions
+    StartRead(&event_);
+    StartCall();
+  }
+
+  void write(worker::v1::ExecuteRequest command) {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    commands_.push_back(std::move(command));
+    if (commands_.size() == 1) StartWrite(&commands_.front());
+  }
+
+  void cancel() {
+    context_.TryCancel();
+    close();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return close();
+    group_.send(WorkerEvent{connection_, std::move(event_)});
+    event_.Clear();
+    StartRead(&event_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    commands_.pop_front();
+    if (!ok || closed_) return;
+    if (!commands_.empty()) StartWrite(&commands_.front());
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    link_.send(StreamEnded{connection_, from_grpc_status(status)});
+    self_.reset();
+  }
+
+ private:
+  void close() {
+    {
+      std::lock_guard lock(mutex_);
+      if (std::exchange(closed_, true)) return;
+    }
+    RemoveHold();
+  }
+
+  const uint64_t connection_;
+  const Group group_;
+  const ActorRef<WorkerLink> link_;
+  std::shared_ptr<Stream> self_;
+  grpc::ClientContext context_;
+  worker::v1::ExecuteResponse event_;
+
+  std::mutex mutex_;  // guards what follows
+  bool closed_ = false;
+  // The front is being written. Bounded by the requests in flight: the group sends each a few.
+  std::deque<worker::v1::ExecuteRequest> commands_;
+};
+
+WorkerLink::WorkerLink(std::shared_ptr<grpc::Channel> channel, const Digest& model, Group group,
+                       ActorRef<WorkerLink> self)
+    : stub_(worker::v1::WorkerService::NewStub(std::move(channel))),
+      model_(model),
+      group_(std::move(group)),
+      self_(self),
+      pause_(kFirstPause) {}
+
+WorkerLink::~WorkerLink() {
+  if (stream_ != nullptr) stream_->cancel();
+}
+
+void WorkerLink::handle(Connect, ActorContext&) {
+  struct Call {
+    grpc::ClientContext context;
+    worker::v1::GetInfoRequest request;
+    worker::v1::GetInfoResponse response;
+  };
+  auto call = std::make_shared<Call>();
+  call->context.set_deadline(std::chrono::system_clock::now() + kInfoTimeout);
+  stub_->async()->GetInfo(
+      &call->context, &call->request, &call->response,
+      [call, self = self_](const grpc::Status& status) {
+        self.send(InfoArrived{from_grpc_status(status), std::move(call->response)});
+      });
+}
+
+void WorkerLink::handle(InfoArrived arrived, ActorContext&) {
+  if (!arrived.status.ok()) return retry(std::string(arrived.status.message()));
+  const auto theirs = std::span(arrived.info.model_fingerprint());
+  if (!std::equal(theirs.begin(), theirs.end(), model_.begin(), model_.end(),
+                  [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; })) {
+    return retry("the worker serves another model than the controller: give both the same file");
+  }
+  const uint64_t connection = ++connections_;
+  stream_ = std::make_shared<Stream>(connection, group_, self_);
+  group_.send(WorkerConnected{connection, std::move(arrived.info),
+                              Address<worker::v1::ExecuteRequest>::of_functions(
+                                  [stream = stream_](worker::v1::ExecuteRequest command) {
+                                    stream->write(std::move(command));
+                                  })});
+  stream_->start(*stub_, stream_);
+  pause_ = kFirstPause;
+}
+
+void WorkerLink::handle(StreamEnded ended, ActorContext&) {
+  if (ended.connection != connections_) return;
+  stream_.reset();
+  std::string reason =
+      ended.status.ok() ? "the worker closed the stream" : std::string(ended.status.message());
+  group_.send(WorkerLost{ended.connection, reason});
+  retry(reason);
+}
+
+void WorkerLink::retry(const std::string& reason) {
+  if (reason != last_reason_) log::warn("no worker", {{"reason", reason}});
+  last_reason_ = reason;
+  self_.send_after(pause_, Connect{});
+  pause_ = std::min(pause_ * 2, kLongestPause);
+}
+
+}  // namespace ragcache::controller

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/config/options.h"
+
+namespace ragcache::controller {
+
+struct Config {
+  std::string model;
+  std::string cache_policy = "lru";
+  std::string system_prompt =
+      "You are a helpful assistant. Answer the question from the documents, in a few sentences.";
+  uint32_t max_requests = 1024;
+  uint32_t max_waiting = 512;
+  uint32_t max_running = 16;
+  uint32_t max_tokens = 256;
+  uint32_t actor_threads = 2;
+
+  // Wiring, set by whoever starts the services.
+  std::string listen;
+  std::string worker_address;
+  std::string retrieval_address;
+};
+
+inline void add_options(OptionTable& table, Config& config) {
+  table.add("model", &config.model, {.required = true, .doc = "GGUF file of the language model"});
+  table.add("cache_policy", &config.cache_policy,
+            {.choices = {"lru"}, .doc = "which documents' KV leaves the cache first"});
+  table.add("system_prompt", &config.system_prompt,
+            {.doc = "system message of requests that bring none"});
+  table.add("max_requests", &config.max_requests,
+            {.unit = "requests", .min = 1, .max = 1e6, .doc = "open requests; more are refused"});
+  table.add("max_waiting", &config.max_waiting,
+            {.unit = "requests",
+             .min = 1,
+             .max = 1e6,
+             .doc = "requests waiting for the worker; more are refused"});
+  table.add("max_running", &config.max_running,
+            {.unit = "requests", .min = 1, .max = 4096, .doc = "requests on the worker at once"});
+  table.add(
+      "max_tokens", &config.max_tokens,
+      {.unit = "tokens", .min = 1, .max = 1e6, .doc = "answer length of requests that name none"});
+  table.add("actor_threads", &config.actor_threads,
+            {.unit = "threads", .min = 1, .max = 256, .doc = "threads of the controller's actors"});
+}
+
+}  // namespace ragcache::controller

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/actor/actor.h"
+#include "common/clock.h"
+#include "ragcache/controller/v1/controller.pb.h"
+#include "ragcache/retrieval/v1/retrieval.pb.h"
+#include "ragcache/worker/v1/worker.pb.h"
+#include "services/controller/prompt/prompt_plan.h"
+
+// What the controller's actors say to one another and to the edges (gRPC clients and servers in
+// production, fakes in simulation).
+namespace ragcache::controller {
+
+// ---- GroupActor to RequestActor
+
+struct TokensArrived {
+  std::vector<TokenId> tokens;
+  std::optional<uint32_t> cached_tokens;  // with the request's first token
+  TimePoint admitted;                     // when the request left the queue
+};
+
+// The request's end: OK after the last token, else why it failed. Nothing follows.
+struct GroupEnded {
+  absl::Status status;
+  worker::v1::FinishReason reason;
+};
+
+using RequestEvents = Address<TokensArrived, GroupEnded>;
+
+// ---- to GroupActor
+
+struct Submit {
+  std::string request_id;
+  std::shared_ptr<const PromptPlan> plan;
+  types::v1::Sampling sampling;
+  uint32_t max_tokens;
+  std::vector<TokenId> stop_tokens;
+  RequestEvents reply;
+};
+
+// Answered by GroupEnded{CANCELLED}, unless the request has ended already.
+struct Withdraw {
+  std::string request_id;
+};
+
+// The worker's stream. `commands` leads to the worker until WorkerLost; a connection is known by
+// its number, so that what an older one still says is ignored.
+struct WorkerConnected {
+  uint64_t connection;
+  worker::v1::GetInfoResponse info;
+  Address<worker::v1::ExecuteRequest> commands;
+};
+
+struct WorkerEvent {
+  uint64_t connection;
+  worker::v1::ExecuteResponse event;
+};
+
+struct WorkerLost {
+  uint64_t connection;
+  std::string reason;
+};
+
+// What the group is, was asked for, and holds.
+struct GroupStatus {
+  bool ready = false;
+  std::string not_ready_reason;
+  worker::v1::GetInfoResponse worker;
+  v1::CacheStats cache;
+  uint32_t running = 0;
+  uint32_t waiting = 0;
+};
+
+struct GetGroupStatus {
+  Address<GroupStatus> reply;
+};
+
+struct CacheCleared {
+  uint64_t nodes;
+  uint64_t tokens;
+  uint64_t kept_nodes;
+};
+
+struct ClearGroupCache {
+  Address<CacheCleared> reply;
+};
+
+using GroupAddress = Address<Submit, Withdraw>;
+
+// ---- RequestActor and retrieval
+
+struct DocumentsFound {
+  absl::Status status;
+  std::vector<types::v1::Document> documents;  // in prompt order
+};
+
+struct FindDocuments {
+  std::string request_id;
+  std::string query;                      // searched for, unless
+  std::vector<std::string> document_ids;  // these are named
+  uint32_t top_k;
+  Address<DocumentsFound> reply;
+};
+
+// Best effort; FindDocuments is answered all the same.
+struct CancelFind {
+  std::string request_id;
+};
+
+using RetrievalAddress = Address<FindDocuments, CancelFind>;
+
+// ---- the client's call and RequestActor
+
+struct AnswerEnded {
+  absl::Status status;
+};
+
+using AnswerSink = Address<v1::AnswerResponse, AnswerEnded>;
+
+struct Start {};
+struct ClientGone {};
+
+}  // namespace ragcache::controller

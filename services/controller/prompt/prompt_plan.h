@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "common/tokenizer/prompt_format.h"
+#include "services/controller/tree/knowledge_tree.h"
+
+namespace ragcache::controller {
+
+// A document's part of a prompt, tokenised at ingest.
+struct PromptDocument {
+  std::vector<TokenId> tokens;
+  Digest token_digest;
+};
+
+// A prompt in segments: root, one per document, and the tail that is this request's own. Immutable
+// once made, shared by the actors that handle the request.
+struct PromptPlan {
+  std::vector<SegmentSpec> chain;                    // root first
+  std::vector<std::vector<TokenId>> segment_tokens;  // of each segment of the chain
+  std::vector<TokenId> tail;
+
+  uint32_t prefix_tokens() const;
+  uint32_t prompt_tokens() const { return prefix_tokens() + static_cast<uint32_t>(tail.size()); }
+};
+
+// `chain_root` is the parent of every root segment: model and cache scope. `turns` are the
+// conversation without system messages. INTERNAL if a document's digest is not that of its
+// tokens.
+absl::StatusOr<std::shared_ptr<const PromptPlan>> make_prompt_plan(
+    const PromptFormat& format, const SegmentId& chain_root, const std::string& system,
+    std::vector<PromptDocument> documents, const std::vector<ChatMessage>& turns);
+
+}  // namespace ragcache::controller

@@ -1,0 +1,71 @@
+#include "services/controller/prompt/prompt_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/tokenizer/testing.h"
+
+namespace ragcache::controller {
+namespace {
+
+class PromptPlanTest : public ::testing::Test {
+ protected:
+  PromptDocument document(const std::string& title, const std::string& text) const {
+    PromptDocument made;
+    made.tokens = format_->document(title, text);
+    made.token_digest = digest_of_tokens(made.tokens);
+    return made;
+  }
+  std::shared_ptr<const PromptPlan> plan(const std::string& system,
+                                         std::vector<PromptDocument> documents,
+                                         const std::string& question) const {
+    return *make_prompt_plan(*format_, root_, system, std::move(documents),
+                             {{ChatRole::kUser, question}});
+  }
+
+  const SegmentId root_ = SegmentId::root(sha256("model"), "scope");
+  const std::shared_ptr<const Tokenizer> tokenizer_ = demo_tokenizer();
+  const std::shared_ptr<const PromptFormat> format_ = *PromptFormat::create(tokenizer_);
+};
+
+TEST_F(PromptPlanTest, CutsAtTheDocumentsAndKeepsTheQuestionInTheTail) {
+  const auto made = plan("Be brief.", {document("A", "first"), document("B", "second")}, "Why?");
+  ASSERT_EQ(made->chain.size(), 3u);
+  std::string prompt;
+  uint32_t tokens = 0;
+  for (size_t i = 0; i < made->chain.size(); ++i) {
+    EXPECT_EQ(made->chain[i].tokens, made->segment_tokens[i].size());
+    tokens += made->chain[i].tokens;
+    prompt += tokenizer_->decode(made->segment_tokens[i]);
+  }
+  EXPECT_EQ(made->prefix_tokens(), tokens);
+  EXPECT_EQ(made->prompt_tokens(), tokens + made->tail.size());
+  EXPECT_EQ(prompt + tokenizer_->decode(made->tail),
+            "<|im_start|>system\nBe brief.\n\nA\nfirst\n\nB\nsecond<|im_end|>\n"
+            "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_F(PromptPlanTest, SharesIdsExactlyAsFarAsTheTextIsTheSame) {
+  const auto base = plan("S", {document("A", "1"), document("B", "2")}, "x");
+  const auto other_question = plan("S", {document("A", "1"), document("B", "2")}, "y");
+  const auto replaced = plan("S", {document("A", "1"), document("B", "two")}, "x");
+  const auto swapped = plan("S", {document("B", "2"), document("A", "1")}, "x");
+  const auto other_system = plan("T", {document("A", "1"), document("B", "2")}, "x");
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(base->chain[i].id, other_question->chain[i].id);
+  EXPECT_EQ(base->chain[1].id, replaced->chain[1].id);
+  EXPECT_NE(base->chain[2].id, replaced->chain[2].id);
+  EXPECT_EQ(base->chain[0].id, swapped->chain[0].id);
+  EXPECT_NE(base->chain[1].id, swapped->chain[1].id);
+  EXPECT_NE(base->chain[2].id, swapped->chain[2].id);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NE(base->chain[i].id, other_system->chain[i].id);
+}
+
+TEST_F(PromptPlanTest, RefusesADigestOfOtherTokens) {
+  PromptDocument forged = document("A", "one");
+  forged.tokens.back() += 1;
+  const auto made = make_prompt_plan(*format_, root_, "S", {forged}, {{ChatRole::kUser, "x"}});
+  EXPECT_THAT(std::string(made.status().message()), ::testing::HasSubstr("document 1"));
+}
+
+}  // namespace
+}  // namespace ragcache::controller

@@ -1,0 +1,278 @@
+#include "tests/fakes/fake_worker.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace ragcache::fakes {
+
+using worker::v1::ExecuteResponse;
+
+uint32_t FakeModel::next(const std::vector<uint32_t>& context) {
+  const Digest digest = digest_of_tokens(context);
+  if (digest[0] % 24 == 0) return kStop;
+  return 3 + digest[1] % 6;
+}
+
+std::vector<uint32_t> FakeModel::answer(std::vector<uint32_t> prompt, uint32_t max_tokens) {
+  std::vector<uint32_t> tokens;
+  while (tokens.size() < max_tokens) {
+    const uint32_t token = next(prompt);
+    if (token == kStop) break;
+    tokens.push_back(token);
+    prompt.push_back(token);
+  }
+  return tokens;
+}
+
+FakeWorker::FakeWorker(uint64_t connection, uint32_t total_blocks, Group group,
+                       ActorRef<FakeWorker> self)
+    : connection_(connection), total_blocks_(total_blocks), group_(std::move(group)), self_(self) {}
+
+void FakeWorker::handle(Connect, ActorContext&) {
+  worker::v1::GetInfoResponse info;
+  info.set_block_tokens(kBlockTokens);
+  info.set_total_blocks(total_blocks_);
+  info.set_context_tokens(kContextTokens);
+  group_.send(controller::WorkerConnected{connection_, std::move(info), self_});
+}
+
+void FakeWorker::handle(Die, ActorContext& context) {
+  group_.send(controller::WorkerLost{connection_, "killed"});
+  context.stop();
+}
+
+void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext&) {
+  RAG_CHECK(command.command() == ++last_command_);
+  using Body = worker::v1::ExecuteRequest::BodyCase;
+  switch (command.body_case()) {
+    case Body::kOpen: {
+      RAG_CHECK(last_command_ == 1);
+      ExecuteResponse event;
+      event.mutable_snapshot()->set_last_page(true);
+      tell(std::move(event));
+      break;
+    }
+    case Body::kGenerate:
+      generate(command.generate());
+      break;
+    case Body::kCancel: {
+      const std::string& id = command.cancel().request_id();
+      if (!running_.contains(id)) break;  // it ended while the command was on its way
+      end(id);
+      ExecuteResponse event;
+      event.mutable_cancelled()->set_request_id(id);
+      tell(std::move(event));
+      break;
+    }
+    case Body::kGrow: {
+      auto it = running_.find(command.grow().request_id());
+      if (it == running_.end()) break;
+      RAG_CHECK(it->second.asked && command.grow().blocks() > 0);
+      it->second.private_blocks += command.grow().blocks();
+      it->second.asked = false;
+      break;
+    }
+    case Body::kPreempt: {
+      const std::string& id = command.preempt().request_id();
+      if (!running_.contains(id)) break;
+      end(id);
+      ExecuteResponse event;
+      event.mutable_failed()->set_request_id(id);
+      event.mutable_failed()->set_code(worker::v1::FAILURE_CODE_PREEMPTED);
+      tell(std::move(event));
+      break;
+    }
+    case Body::kDrop:
+      for (const std::string& id : command.drop().segment_ids()) {
+        auto it = segments_.find(id);
+        if (it == segments_.end()) continue;
+        RAG_CHECK(it->second.pins == 0);
+        for (const auto& [other, segment] : segments_) RAG_CHECK(segment.parent != id);
+        segments_.erase(it);
+      }
+      break;
+    case Body::BODY_NOT_SET:
+      RAG_CHECK(false);
+  }
+  // The controller never promises more than there is.
+  RAG_CHECK(reserved_blocks() + cached_blocks() <= total_blocks_);
+  tell_load();
+  if (!stepping_ && !running_.empty()) {
+    stepping_ = true;
+    self_.send(Step{});
+  }
+}
+
+void FakeWorker::generate(const worker::v1::Generate& command) {
+  RAG_CHECK(!running_.contains(command.request_id()));
+  RAG_CHECK(command.tail_tokens_size() > 0 && command.max_tokens() > 0);
+  Running request;
+  request.generate = command;
+  std::vector<std::string> missing;
+  for (int i = 0; i < command.segments_size(); ++i) {
+    const worker::v1::Segment& segment = command.segments(i);
+    const bool expected = segment.expected_tier() == types::v1::TIER_DEVICE;
+    auto it = segments_.find(segment.id());
+    RAG_CHECK(expected || it == segments_.end());
+    if (expected && it == segments_.end()) {
+      missing.push_back(segment.id());
+    } else if (expected) {
+      RAG_CHECK(std::equal(segment.tokens().begin(), segment.tokens().end(),
+                           it->second.tokens.begin(), it->second.tokens.end()));
+      RAG_CHECK(request.next_segment == static_cast<size_t>(i) || !missing.empty());
+      ++request.next_segment;
+      request.cached_tokens += static_cast<uint32_t>(segment.tokens_size());
+    } else {
+      request.segment_blocks += blocks_of(static_cast<size_t>(segment.tokens_size()));
+    }
+  }
+  if (!missing.empty()) {
+    ExecuteResponse event;
+    event.mutable_failed()->set_request_id(command.request_id());
+    event.mutable_failed()->set_code(worker::v1::FAILURE_CODE_MISSING);
+    for (std::string& id : missing) event.mutable_failed()->add_missing_segment_ids(std::move(id));
+    tell(std::move(event));
+    return;
+  }
+  RAG_CHECK(command.reserved_blocks() >=
+            request.segment_blocks +
+                blocks_of(static_cast<size_t>(command.tail_tokens_size()) + 1));
+  request.private_blocks = command.reserved_blocks() - request.segment_blocks;
+  for (size_t i = 0; i < request.next_segment; ++i) {
+    const worker::v1::Segment& segment = command.segments(static_cast<int>(i));
+    ++segments_.at(segment.id()).pins;
+    request.pinned.push_back(segment.id());
+    request.context.insert(request.context.end(), segment.tokens().begin(), segment.tokens().end());
+  }
+  running_.emplace(command.request_id(), std::move(request));
+}
+
+void FakeWorker::handle(Step, ActorContext& context) {
+  stepping_ = false;
+  if (running_.empty()) return;
+  auto it = running_.begin();
+  std::advance(it, static_cast<std::ptrdiff_t>(context.random() % running_.size()));
+  advance(it->second, context);
+  tell_load();
+  if (running_.empty()) return;
+  stepping_ = true;
+  self_.send_after(std::chrono::microseconds(100), Step{});
+}
+
+void FakeWorker::advance(Running& request, ActorContext&) {
+  const std::string id = request.generate.request_id();
+  const auto segment_count = static_cast<size_t>(request.generate.segments_size());
+  if (request.next_segment < segment_count) {
+    const worker::v1::Segment& segment =
+        request.generate.segments(static_cast<int>(request.next_segment));
+    const uint32_t blocks = blocks_of(static_cast<size_t>(segment.tokens_size()));
+    const std::string parent =
+        request.next_segment == 0
+            ? ""
+            : request.generate.segments(static_cast<int>(request.next_segment) - 1).id();
+    const bool inserted =
+        segments_
+            .emplace(segment.id(),
+                     Segment{parent, {segment.tokens().begin(), segment.tokens().end()}, 1})
+            .second;
+    RAG_CHECK(inserted);  // one request computes a segment, the others wait for it
+    request.pinned.push_back(segment.id());
+    request.segment_blocks -= blocks;
+    request.context.insert(request.context.end(), segment.tokens().begin(), segment.tokens().end());
+    ++request.next_segment;
+    ExecuteResponse event;
+    event.mutable_segment_ready()->set_request_id(id);
+    event.mutable_segment_ready()->set_segment_id(segment.id());
+    event.mutable_segment_ready()->set_blocks(blocks);
+    tell(std::move(event));
+    return;
+  }
+  if (!request.first_told) {
+    request.context.insert(request.context.end(), request.generate.tail_tokens().begin(),
+                           request.generate.tail_tokens().end());
+  }
+  const size_t held =
+      static_cast<size_t>(request.generate.tail_tokens_size()) + request.generated + 1;
+  if (blocks_of(held) > request.private_blocks) {
+    if (!request.asked) {
+      request.asked = true;
+      ExecuteResponse event;
+      event.mutable_need_blocks()->set_request_id(id);
+      event.mutable_need_blocks()->set_blocks(2);
+      tell(std::move(event));
+    }
+    return;
+  }
+  const uint32_t token = FakeModel::next(request.context);
+  if (token != FakeModel::kStop) {
+    ExecuteResponse event;
+    event.mutable_tokens()->set_request_id(id);
+    event.mutable_tokens()->add_ids(token);
+    if (!request.first_told)
+      event.mutable_tokens()->set_cached_device_tokens(request.cached_tokens);
+    tell(std::move(event));
+    request.context.push_back(token);
+    ++request.generated;
+  }
+  request.first_told = true;
+  if (token == FakeModel::kStop || request.generated == request.generate.max_tokens()) {
+    ExecuteResponse event;
+    worker::v1::Finished& finished = *event.mutable_finished();
+    finished.set_request_id(id);
+    finished.set_reason(token == FakeModel::kStop ? worker::v1::FINISH_REASON_STOP
+                                                  : worker::v1::FINISH_REASON_LENGTH);
+    finished.set_cached_device_tokens(request.cached_tokens);
+    end(id);
+    tell(std::move(event));
+  }
+}
+
+void FakeWorker::handle(Forget, ActorContext&) {
+  for (auto it = segments_.begin(); it != segments_.end(); ++it) {
+    const bool leaf = std::none_of(segments_.begin(), segments_.end(), [&](const auto& other) {
+      return other.second.parent == it->first;
+    });
+    if (it->second.pins > 0 || !leaf) continue;
+    segments_.erase(it);
+    return;
+  }
+}
+
+void FakeWorker::end(const std::string& request_id) {
+  auto it = running_.find(request_id);
+  for (const std::string& id : it->second.pinned) --segments_.at(id).pins;
+  running_.erase(it);
+}
+
+void FakeWorker::tell(ExecuteResponse event) {
+  event.set_event(++events_);
+  group_.send(controller::WorkerEvent{connection_, std::move(event)});
+}
+
+void FakeWorker::tell_load() {
+  ExecuteResponse event;
+  worker::v1::Load& load = *event.mutable_load();
+  load.set_last_command(last_command_);
+  load.set_total_blocks(total_blocks_);
+  load.set_reserved_blocks(reserved_blocks());
+  load.set_cached_blocks(cached_blocks());
+  load.set_free_blocks(total_blocks_ - reserved_blocks() - cached_blocks());
+  tell(std::move(event));
+}
+
+uint32_t FakeWorker::reserved_blocks() const {
+  uint32_t blocks = 0;
+  for (const auto& [id, request] : running_) {
+    blocks += request.segment_blocks + request.private_blocks;
+  }
+  return blocks;
+}
+
+uint32_t FakeWorker::cached_blocks() const {
+  uint32_t blocks = 0;
+  for (const auto& [id, segment] : segments_) blocks += blocks_of(segment.tokens.size());
+  return blocks;
+}
+
+}  // namespace ragcache::fakes
