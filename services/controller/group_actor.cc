@@ -242,6 +242,10 @@ GroupActor::Request GroupActor::take_back(Running::iterator it) {
 }
 
 void GroupActor::requeue(Request request) {
+  if (request.tokens_left() == 0) {  // its last token came, only the word of its end did not
+    metrics_->finished.Increment();
+    return end(request, absl::OkStatus(), worker::v1::FINISH_REASON_LENGTH);
+  }
   request.preempting = false;
   const uint64_t arrival = request.arrival;
   queue_.emplace(arrival, std::move(request));
@@ -259,6 +263,7 @@ void GroupActor::end_withdrawn(Request& request) {
 // ---- the worker's stream
 
 void GroupActor::handle(WorkerConnected connected, ActorContext& context) {
+  if (connected.connection <= connection_) return;  // overtaken by a newer one
   if (connected_) handle(WorkerLost{connection_, "replaced by a new connection"}, context);
   connected_ = true;
   snapshot_complete_ = false;

@@ -10,7 +10,7 @@ using worker::v1::ExecuteResponse;
 
 uint32_t FakeModel::next(const std::vector<uint32_t>& context) {
   const Digest digest = digest_of_tokens(context);
-  if (digest[0] % 24 == 0) return kStop;
+  if (digest[0] % 64 == 0) return kStop;
   return 3 + digest[1] % 6;
 }
 

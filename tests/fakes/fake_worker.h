@@ -46,7 +46,7 @@ class FakeWorker {
   void handle(Forget forget, ActorContext& context);
 
   static constexpr uint32_t kBlockTokens = 4;
-  static constexpr uint32_t kContextTokens = 160;
+  static constexpr uint32_t kContextTokens = 400;
 
  private:
   struct Segment {

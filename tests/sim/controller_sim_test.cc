@@ -147,7 +147,7 @@ class Simulation {
     v1::Message& message = *request.add_messages();
     message.set_role(v1::ROLE_USER);
     message.set_content(std::string(1 + below(12), "abc"[below(3)]));
-    request.set_max_tokens(below(4) == 0 ? 0 : 1 + below(30));
+    request.set_max_tokens(below(4) == 0 ? 0 : 1 + below(120));
     request.mutable_sampling()->set_top_p(1);
     if (below(5) == 0) request.add_stop("ab");
     request.mutable_retrieval()->set_enabled(below(8) != 0);
@@ -271,7 +271,7 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
 TEST(ControllerSimulation, AnswersExactlyAndLosesNothingWhateverFails) {
   const uint64_t first = number_from("RAG_SIM_SEED", 1);
   const uint64_t runs =
-      number_from("RAG_SIM_RUNS", std::getenv("RAG_SIM_SEED") == nullptr ? 300 : 1);
+      number_from("RAG_SIM_RUNS", std::getenv("RAG_SIM_SEED") == nullptr ? 150 : 1);
   int answered = 0;
   double preemptions = 0;
   double evictions = 0;
