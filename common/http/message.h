@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,6 +67,9 @@ std::string percent_encode(std::string_view text);
 
 // Splits a request target (origin or absolute form) into `request`'s path and query.
 absl::Status parse_target(std::string_view target, Request& request);
+
+// From a generator of this thread, seeded by the system.
+uint64_t random_bits();
 
 // 128 random bits in hex.
 std::string new_request_id();

@@ -34,7 +34,8 @@ void Router::add(std::string method, std::string pattern, Handler handler) {
 
 absl::StatusOr<Router::Match> Router::match(Request& request) const {
   const std::vector<std::string_view> path = split(request.path, '/');
-  const std::string_view wanted = request.method == "HEAD" ? "GET" : request.method;
+  const std::string_view wanted =
+      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
   Match match;
   for (const Route& route : routes_) {
     if (!segments_match(route.segments, path)) continue;
