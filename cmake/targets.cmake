@@ -38,7 +38,8 @@ function(rag_use_torch TARGET)
   endif()
   target_link_libraries(${TARGET} PRIVATE torch_cpu)
   target_precompile_headers(${TARGET} REUSE_FROM torch_pch)
-  target_compile_options(${TARGET} PRIVATE -fpch-preprocess)
+  # An executable would compile as -fPIE, which the header compiled as -fPIC does not serve.
+  target_compile_options(${TARGET} PRIVATE -fpch-preprocess -fPIC)
 endfunction()
 
 function(rag_library)

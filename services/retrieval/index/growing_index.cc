@@ -77,15 +77,15 @@ absl::StatusOr<std::vector<VectorHit>> GrowingIndex::search(std::span<const floa
   return current()->search(query, k);
 }
 
-absl::Status GrowingIndex::improve() {
+absl::StatusOr<bool> GrowingIndex::improve() {
   const absl::MutexLock lock(&write_mutex_);
   const std::shared_ptr<FaissIndex> index = current();
   const size_t size = index->size();
   const uint32_t lists = wanted_lists(size);
-  if (lists == 0) return absl::OkStatus();
+  if (lists == 0) return false;
   const bool is_ivf = index->kind() == kIvfFlatKind;
   if (is_ivf && (options_.ivf_lists > 0 || size < kRetrainGrowth * trained_on_)) {
-    return absl::OkStatus();
+    return false;
   }
   const TimePoint started = steady_now();
   RAG_ASSIGN_OR_RETURN(std::unique_ptr<FaissIndex> trained,
@@ -98,7 +98,7 @@ absl::Status GrowingIndex::improve() {
   trained_on_ = size;
   log::info("index trained",
             {{"vectors", size}, {"lists", lists}, {"seconds", to_seconds(steady_now() - started)}});
-  return absl::OkStatus();
+  return true;
 }
 
 std::shared_ptr<FaissIndex> GrowingIndex::current() const {

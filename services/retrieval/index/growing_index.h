@@ -58,8 +58,8 @@ class GrowingIndex final : public VectorIndex {
   std::vector<int64_t> ids() const override { return current()->ids(); }
   std::string_view kind() const override { return current()->kind(); }
 
-  // Trains if the size calls for it.
-  absl::Status improve();
+  // Trains if the size calls for it; true if it did.
+  absl::StatusOr<bool> improve();
 
  private:
   GrowingIndex(const IndexOptions& options, std::shared_ptr<FaissIndex> index, uint64_t trained_on);

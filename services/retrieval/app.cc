@@ -1,0 +1,100 @@
+#include "services/retrieval/app.h"
+
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/log/log.h"
+#include "common/rpc/server.h"
+#include "common/status.h"
+#include "common/store/file.h"
+#include "common/tokenizer/prompt_format.h"
+#include "common/tokenizer/tokenizer.h"
+#include "common/weights/gguf.h"
+#include "services/retrieval/corpus.h"
+#include "services/retrieval/embed/embedder.h"
+#include "services/retrieval/service.h"
+
+namespace ragcache::retrieval {
+namespace {
+
+constexpr Duration kStopGrace = std::chrono::seconds(2);
+
+IndexOptions::Kind index_kind(const std::string& name) {
+  if (name == "exact") return IndexOptions::Kind::kExact;
+  if (name == "ivf_flat") return IndexOptions::Kind::kIvfFlat;
+  RAG_CHECK(name == "auto");
+  return IndexOptions::Kind::kAuto;
+}
+
+std::string folder_name(const std::string& path) {
+  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
+}
+
+}  // namespace
+
+// In the order they are made; each uses only those before it.
+struct App::Parts {
+  metrics::Registry registry;
+  std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<Embedder> embedder;
+  std::unique_ptr<Corpus> corpus;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<RpcServer> server;
+};
+
+App::App(std::unique_ptr<Parts> parts)
+    : parts_(std::move(parts)), address_(parts_->server->address()) {}
+
+App::~App() { stop(); }
+
+absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry registry) {
+  const TimePoint started = steady_now();
+  const std::string folder = config.state_dir + "/retrieval";
+  RAG_RETURN_IF_ERROR(make_writable_folder(folder));
+  RAG_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> model, GgufFile::open(config.model));
+  RAG_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer, load_gguf_tokenizer(*model));
+  RAG_ASSIGN_OR_RETURN(std::shared_ptr<const PromptFormat> format,
+                       PromptFormat::create(std::move(tokenizer)));
+
+  auto parts = std::make_unique<Parts>();
+  parts->registry = std::move(registry);
+  parts->metrics = std::make_unique<Metrics>(*parts->registry);
+  RAG_ASSIGN_OR_RETURN(parts->embedder, Embedder::load(config.embedding_model));
+  const auto threads = static_cast<int>(config.retrieval_threads);
+  const IndexOptions index = {.kind = index_kind(config.index),
+                              .dimension = parts->embedder->dimension(),
+                              .ivf_lists = config.ivf_lists,
+                              .ivf_probes = config.ivf_probes};
+  // A reader for each search thread and one for each writer's lookups.
+  RAG_ASSIGN_OR_RETURN(
+      parts->corpus, Corpus::open(folder, index, threads + 2, std::move(format), *parts->embedder));
+  parts->service = std::make_unique<Service>(*parts->corpus, *parts->embedder, *parts->metrics,
+                                             folder_name(config.embedding_model), threads);
+  const std::string address =
+      config.address.empty() ? "unix:" + config.state_dir + "/retrieval.sock" : config.address;
+  const std::array<grpc::Service*, 1> services = {parts->service.get()};
+  RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(address, services));
+  log::info("retrieval ready", {{"address", parts->server->address()},
+                                {"documents", parts->corpus->store().document_count()},
+                                {"index", parts->corpus->index_kind()},
+                                {"seconds", to_seconds(steady_now() - started)}});
+  return std::unique_ptr<App>(new App(std::move(parts)));
+}
+
+void App::stop() {
+  if (parts_ == nullptr) return;
+  parts_->server->stop(kStopGrace);
+  if (const absl::Status saved = parts_->corpus->save(); !saved.ok()) {
+    // The next start makes up for it from the store.
+    log::error("index not saved", {{"reason", std::string(saved.message())}});
+  }
+  parts_.reset();
+}
+
+const std::string& App::address() const { return address_; }
+
+}  // namespace ragcache::retrieval

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/config/options.h"
+
+namespace ragcache::retrieval {
+
+struct Config {
+  // Where the service listens: unix:PATH or host:port.
+  std::string address;
+
+  std::string state_dir = "state";
+  std::string model;
+  std::string embedding_model;
+  std::string index = "auto";
+  uint32_t ivf_lists = 0;
+  uint32_t ivf_probes = 0;
+  uint32_t retrieval_threads = 2;
+};
+
+inline void add_options(OptionTable& table, Config& config) {
+  table.add("state_dir", &config.state_dir,
+            {.required = true, .doc = "folder for everything that outlives the process"});
+  table.add("model", &config.model, {.required = true, .doc = "GGUF file of the language model"});
+  table.add("embedding_model", &config.embedding_model,
+            {.required = true,
+             .doc = "folder of the BERT sentence encoder: config.json, model.safetensors, "
+                    "vocab.txt"});
+  table.add("index", &config.index,
+            {.choices = {"auto", "exact", "ivf_flat"},
+             .doc = "how vectors are searched: all of them, those of the nearest clusters, or the "
+                    "first until there are 20,000 and then the second"});
+  table.add("ivf_lists", &config.ivf_lists,
+            {.unit = "clusters",
+             .max = 1 << 20,
+             .doc = "clusters of an ivf_flat index; 0 chooses by the number of documents. "
+                    "Training waits for 39 documents a cluster"});
+  table.add("ivf_probes", &config.ivf_probes,
+            {.unit = "clusters",
+             .max = 1 << 20,
+             .doc = "clusters that a search scans; 0 is one in sixteen, eight at least"});
+  table.add("retrieval_threads", &config.retrieval_threads,
+            {.unit = "threads", .min = 1, .max = 256, .doc = "threads that search the index"});
+}
+
+}  // namespace ragcache::retrieval

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+
+#include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
+#include "services/retrieval/corpus.h"
+#include "services/retrieval/embed/embedder.h"
+#include "services/retrieval/metrics.h"
+
+namespace ragcache::retrieval {
+
+// What a request may hold. Beyond it the call ends as INVALID_ARGUMENT, naming field and bound.
+struct Limits {
+  static constexpr uint32_t kTopK = 1000;
+  static constexpr size_t kQueryBytes = 64 << 10;
+  static constexpr size_t kIdBytes = 512;
+  static constexpr size_t kTitleBytes = 4 << 10;
+  static constexpr size_t kTextBytes = 2 << 20;
+  static constexpr int kItemsPerMessage = 1000;
+  static constexpr int kIdsPerMessage = 1000;
+  static constexpr uint32_t kListDocuments = 1000;
+  static constexpr uint32_t kListDocumentsDefault = 100;
+  // Calls being worked on or waiting for a thread; more end as RESOURCE_EXHAUSTED.
+  static constexpr int kCalls = 1024;
+};
+
+// RetrievalService over a corpus. gRPC's threads copy, post and return; the work is done on two
+// pools of the service: one for searches and lookups, one for what writes. Calls must have ended
+// (the server is stopped) before the service goes.
+class Service final : public v1::RetrievalService::CallbackService {
+ public:
+  Service(Corpus& corpus, Embedder& embedder, Metrics& metrics, std::string embedding_model,
+          int search_threads);
+  ~Service() override;
+
+  grpc::ServerWriteReactor<v1::SearchResponse>* Search(grpc::CallbackServerContext* context,
+                                                       const v1::SearchRequest* request) override;
+  grpc::ServerBidiReactor<v1::UpsertDocumentsRequest, v1::UpsertDocumentsResponse>* UpsertDocuments(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetDocuments(grpc::CallbackServerContext* context,
+                                         const v1::GetDocumentsRequest* request,
+                                         v1::GetDocumentsResponse* response) override;
+  grpc::ServerUnaryReactor* ListDocuments(grpc::CallbackServerContext* context,
+                                          const v1::ListDocumentsRequest* request,
+                                          v1::ListDocumentsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteDocuments(grpc::CallbackServerContext* context,
+                                            const v1::DeleteDocumentsRequest* request,
+                                            v1::DeleteDocumentsResponse* response) override;
+  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                    const v1::GetInfoRequest* request,
+                                    v1::GetInfoResponse* response) override;
+
+  Corpus& corpus() { return corpus_; }
+  Embedder& embedder() { return embedder_; }
+  Metrics& metrics() { return metrics_; }
+  boost::asio::thread_pool& search_pool() { return search_pool_; }
+  boost::asio::thread_pool& write_pool() { return write_pool_; }
+
+ private:
+  friend class CallSlot;
+
+  template <typename Work>
+  grpc::ServerUnaryReactor* run_unary(grpc::CallbackServerContext* context,
+                                      boost::asio::thread_pool& pool, Work work);
+
+  Corpus& corpus_;
+  Embedder& embedder_;
+  Metrics& metrics_;
+  const std::string embedding_model_;
+
+  std::atomic<int> calls_ = 0;
+
+  boost::asio::thread_pool search_pool_;
+  boost::asio::thread_pool write_pool_;
+};
+
+// One of the service's places for calls, held as long as a call is worked on.
+class CallSlot {
+ public:
+  explicit CallSlot(Service& service);
+  ~CallSlot();
+  CallSlot(const CallSlot&) = delete;
+  CallSlot& operator=(const CallSlot&) = delete;
+
+  // RESOURCE_EXHAUSTED if all places were taken.
+  absl::Status status() const;
+
+ private:
+  Service& service_;
+  const int number_;
+};
+
+// The document as messages carry it.
+void to_message(const DocumentRecord& record, float score, types::v1::Document& message);
+
+}  // namespace ragcache::retrieval

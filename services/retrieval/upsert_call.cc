@@ -1,0 +1,167 @@
+#include "services/retrieval/upsert_call.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/status.h"
+#include "common/status.h"
+#include "common/strings.h"
+
+namespace ragcache::retrieval {
+namespace {
+
+absl::Status check_field(const std::string& value, absl::string_view name, size_t max,
+                         bool may_be_empty) {
+  if (value.empty() && !may_be_empty)
+    return absl::InvalidArgumentError(str_cat(name, ": is empty"));
+  if (value.size() <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(str_cat(name, ": ", value.size(), " bytes, at most ", max));
+}
+
+absl::Status check_item(const v1::UpsertDocumentsRequest::Item& item) {
+  RAG_RETURN_IF_ERROR(check_field(item.id(), "id", Limits::kIdBytes, false));
+  RAG_RETURN_IF_ERROR(check_field(item.title(), "title", Limits::kTitleBytes, true));
+  return check_field(item.text(), "text", Limits::kTextBytes, false);
+}
+
+}  // namespace
+
+UpsertCall::UpsertCall(Service& service) : service_(service), slot_(service) {
+  if (const absl::Status status = slot_.status(); !status.ok()) {
+    Finish(to_grpc_status(status));
+    return;
+  }
+  StartRead(&request_);
+}
+
+void UpsertCall::OnReadDone(bool ok) {
+  const absl::Status taken = ok ? take_items() : absl::OkStatus();
+  bool read_on = false;
+  {
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    if (end_.has_value()) return;
+    if (!ok) read_all_ = true;
+    if (!taken.ok()) {
+      read_all_ = true;
+      read_error_ = taken;
+    }
+    if (!read_all_ && waiting_.size() < kWaitingDocumentsMax) read_on = reading_ = true;
+  }
+  if (read_on) StartRead(&request_);
+  start_work();
+}
+
+// Moves the items of `request_` to the waiting ones, up to the first bad one.
+absl::Status UpsertCall::take_items() {
+  if (request_.items_size() > Limits::kItemsPerMessage) {
+    return absl::InvalidArgumentError(str_cat(
+        "items: ", request_.items_size(), " in one message, at most ", Limits::kItemsPerMessage));
+  }
+  for (v1::UpsertDocumentsRequest::Item& item : *request_.mutable_items()) {
+    if (const absl::Status status = check_item(item); !status.ok()) {
+      return absl::InvalidArgumentError(str_cat("document ", received_, " of this call ('",
+                                                item.id().substr(0, Limits::kIdBytes), "'), ",
+                                                status.message()));
+    }
+    ++received_;
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({.id = std::move(*item.mutable_id()),
+                        .title = std::move(*item.mutable_title()),
+                        .text = std::move(*item.mutable_text())});
+  }
+  return absl::OkStatus();
+}
+
+void UpsertCall::start_work() {
+  const std::lock_guard lock(mutex_);
+  if (working_ || end_.has_value() || (waiting_.empty() && !read_all_)) return;
+  working_ = true;
+  boost::asio::post(service_.write_pool(), [this] { work(); });
+}
+
+// One batch; then the next is posted, so that several calls take turns.
+void UpsertCall::work() {
+  std::vector<DocumentText> batch;
+  bool read_on = false;
+  bool all_done;
+  absl::Status read_error;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto end =
+        waiting_.begin() + static_cast<ptrdiff_t>(std::min(waiting_.size(), kBatchDocuments));
+    batch.assign(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
+    waiting_.erase(waiting_.begin(), end);
+    read_on = !reading_ && !read_all_ && waiting_.size() < kWaitingDocumentsMax;
+    if (read_on) reading_ = true;
+    all_done = read_all_ && batch.empty();
+    read_error = read_error_;
+  }
+  if (read_on) StartRead(&request_);
+  if (stop_.stop_requested()) return finish(absl::CancelledError("the caller has gone"));
+  if (all_done) {
+    const absl::Status settled = service_.corpus().settle();
+    return finish(read_error.ok() ? settled : read_error);
+  }
+  const auto ingested = service_.corpus().upsert(batch, stop_.get_token());
+  if (!ingested.ok()) return finish(ingested.status());
+  report(*ingested);
+  // Once the lock is released without work to do, a read that ends may end the call.
+  const std::lock_guard lock(mutex_);
+  working_ = !waiting_.empty() || read_all_;
+  if (working_) boost::asio::post(service_.write_pool(), [this] { work(); });
+}
+
+void UpsertCall::report(const Corpus::Ingested& ingested) {
+  Metrics& metrics = service_.metrics();
+  metrics.ingested_documents.Increment(static_cast<double>(ingested.documents));
+  metrics.ingested_tokens.Increment(static_cast<double>(ingested.tokens));
+  metrics.documents.Set(static_cast<double>(service_.corpus().store().document_count()));
+  {
+    const std::lock_guard lock(mutex_);
+    totals_.set_accepted(totals_.accepted() + ingested.documents);
+    totals_.set_tokens(totals_.tokens() + ingested.tokens);
+    if (writing_) {
+      report_due_ = true;
+      return;
+    }
+    writing_ = true;
+    response_ = totals_;
+  }
+  StartWrite(&response_);
+}
+
+void UpsertCall::OnWriteDone(bool ok) {
+  bool write_on = false;
+  std::optional<absl::Status> end;
+  {
+    const std::lock_guard lock(mutex_);
+    writing_ = write_on = ok && report_due_;
+    report_due_ = false;
+    if (write_on) {
+      response_ = totals_;
+    } else {
+      end = end_;
+    }
+  }
+  if (write_on) {
+    StartWrite(&response_);
+  } else if (end.has_value()) {
+    Finish(to_grpc_status(*end));
+  }
+}
+
+// Ends the call, after the last report is out. Called once, by work().
+void UpsertCall::finish(const absl::Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = status;
+    if (writing_) return;  // OnWriteDone() goes on
+  }
+  Finish(to_grpc_status(status));
+}
+
+}  // namespace ragcache::retrieval
