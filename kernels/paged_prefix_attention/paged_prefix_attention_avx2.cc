@@ -1,0 +1,281 @@
+// Flash attention (Dao et al.) over slot-indexed tiles, for AVX2.
+//
+// A task holds `rows` = queries × heads of one group, which share every load of keys and values.
+// It walks the context in chunks of kChunkTiles tiles:
+//   scores  = Q · K   6 rows × 16 tokens in registers; keys lie transposed, so a step loads 16
+//                     tokens' element d and broadcasts 6 queries'
+//   softmax           running maximum and sum per row; a row's old output is scaled by `rescale`
+//   output += P · V   6 rows × 16 elements in registers
+// A tile takes 16 score columns even if it holds fewer tokens: columns outside it and tokens after
+// the query get minus infinity. Values of such columns are never read, as they may be anything.
+#include "kernels/paged_prefix_attention/paged_prefix_attention_avx2.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/simd/avx2.h"
+
+namespace ragcache::kernels {
+namespace {
+
+using Tile = AttentionPlan::Tile;
+using Task = AttentionPlan::Task;
+
+constexpr int64_t kColumns = KvLayout::kBlockTokens;
+constexpr int64_t kChunkTiles = 4;
+constexpr int64_t kChunkColumns = kChunkTiles * kColumns;
+constexpr int64_t kTileRows = 6;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// One thread's buffers, or one part's results.
+struct Rows {
+  float* output;   // [rows, head_dim], not yet divided by the sum
+  float* maximum;  // [rows]
+  float* sum;      // [rows]
+};
+
+int64_t rows_floats(int64_t rows, int64_t head_dim) { return rows * (head_dim + 2); }
+
+Rows rows_at(float* memory, int64_t rows, int64_t head_dim) {
+  return {memory, memory + rows * head_dim, memory + rows * (head_dim + 1)};
+}
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+template <int kRows>
+RAG_AVX2 void score_tile(const float* queries, const float* keys, int64_t head_dim,
+                         float* scores) {
+  __m256 sum[kRows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+  for (int64_t d = 0; d < head_dim; ++d) {
+    const __m256 k0 = _mm256_loadu_ps(keys + d * kColumns);
+    const __m256 k1 = _mm256_loadu_ps(keys + d * kColumns + 8);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 q = _mm256_broadcast_ss(queries + r * head_dim + d);
+      sum[r][0] = _mm256_fmadd_ps(q, k0, sum[r][0]);
+      sum[r][1] = _mm256_fmadd_ps(q, k1, sum[r][1]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    _mm256_storeu_ps(scores + r * kChunkColumns, sum[r][0]);
+    _mm256_storeu_ps(scores + r * kChunkColumns + 8, sum[r][1]);
+  }
+}
+
+// output[:, 16 elements] = output · rescale + scores · values over the tiles of a chunk.
+template <int kRows>
+RAG_AVX2 void add_values(const float* scores, const float* const* values, const Tile* tiles,
+                         int64_t n_tiles, int64_t head_dim, const float* rescale, float* output) {
+  __m256 sum[kRows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 scale = _mm256_broadcast_ss(rescale + r);
+    sum[r][0] = _mm256_mul_ps(scale, _mm256_loadu_ps(output + r * head_dim));
+    sum[r][1] = _mm256_mul_ps(scale, _mm256_loadu_ps(output + r * head_dim + 8));
+  }
+  for (int64_t t = 0; t < n_tiles; ++t) {
+    const float* weights = scores + t * kColumns + tiles[t].offset;
+    const float* value = values[t] + tiles[t].offset * head_dim;
+    for (int32_t i = 0; i < tiles[t].count; ++i) {
+      const __m256 v0 = _mm256_loadu_ps(value);
+      const __m256 v1 = _mm256_loadu_ps(value + 8);
+      value += head_dim;
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        const __m256 p = _mm256_broadcast_ss(weights + r * kChunkColumns + i);
+        sum[r][0] = _mm256_fmadd_ps(p, v0, sum[r][0]);
+        sum[r][1] = _mm256_fmadd_ps(p, v1, sum[r][1]);
+      }
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    _mm256_storeu_ps(output + r * head_dim, sum[r][0]);
+    _mm256_storeu_ps(output + r * head_dim + 8, sum[r][1]);
+  }
+}
+
+constexpr decltype(&score_tile<1>) kScoreTile[] = {
+    nullptr, score_tile<1>, score_tile<2>, score_tile<3>, score_tile<4>, score_tile<5>,
+    score_tile<6>};
+constexpr decltype(&add_values<1>) kAddValues[] = {
+    nullptr, add_values<1>, add_values<2>, add_values<3>, add_values<4>, add_values<5>,
+    add_values<6>};
+
+// Columns of a tile that hold none of the `limit` oldest context tokens get minus infinity.
+void mask_tile(const Tile& tile, int64_t limit, float* scores) {
+  const int64_t end =
+      std::clamp<int64_t>(limit - tile.position, 0, tile.count) + (limit > tile.position ? tile.offset : 0);
+  const int64_t begin = limit > tile.position ? tile.offset : 0;
+  std::fill(scores, scores + begin, kMinusInfinity);
+  std::fill(scores + end, scores + kColumns, kMinusInfinity);
+}
+
+// Turns a row of scores into weights exp(score - maximum) and moves the row's running maximum and
+// sum on. Returns the factor for what the row has summed up so far.
+RAG_AVX2 float softmax_row(float* scores, int64_t columns, float* maximum, float* sum) {
+  __m256 highest = _mm256_loadu_ps(scores);
+  for (int64_t i = 8; i < columns; i += 8) {
+    highest = _mm256_max_ps(highest, _mm256_loadu_ps(scores + i));
+  }
+  const float new_maximum = std::max(*maximum, max_lanes(highest));
+  // A row that has seen nothing yet keeps minus infinity; its weights are all 0.
+  const float base = new_maximum == kMinusInfinity ? 0.0f : new_maximum;
+  const __m256 bases = _mm256_set1_ps(base);
+  __m256 sums = _mm256_setzero_ps();
+  for (int64_t i = 0; i < columns; i += 8) {
+    const __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(scores + i), bases));
+    _mm256_storeu_ps(scores + i, weight);
+    sums = _mm256_add_ps(sums, weight);
+  }
+  const float rescale = std::exp(*maximum - base);
+  *sum = *sum * rescale + sum_lanes(sums);
+  *maximum = new_maximum;
+  return rescale;
+}
+
+class Attend {
+ public:
+  Attend(const PagedPrefixAttention& args, const AttentionPlan& plan)
+      : args_(args),
+        plan_(plan),
+        layout_(plan.layout()),
+        head_dim_(layout_.head_dim),
+        group_(plan.n_heads() / layout_.n_kv_heads),
+        scale_(1.0f / std::sqrt(static_cast<float>(head_dim_))) {}
+
+  static int64_t thread_floats(const AttentionPlan& plan) {
+    const int64_t rows = plan.max_task_rows();
+    // Queries, output with maxima and sums, scores, rescale factors.
+    return round_up(rows * plan.layout().head_dim +
+                        rows_floats(rows, plan.layout().head_dim) + rows * kChunkColumns + rows,
+                    16);
+  }
+
+  void task(const Task& task, float* memory, float* parts) const {
+    const int64_t rows = (task.query_end - task.query_begin) * group_;
+    float* queries = memory;
+    float* scores = queries + rows * head_dim_;
+    float* rescale = scores + rows * kChunkColumns;
+    const Rows own = rows_at(rescale + rows, rows, head_dim_);
+    const Rows result =
+        task.part < 0
+            ? own
+            : rows_at(parts + task.part * rows_floats(plan_.max_task_rows(), head_dim_), rows,
+                      head_dim_);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* from = args_.queries + (task.query_begin + r / group_) * args_.query_stride +
+                          (task.kv_head * group_ + r % group_) * head_dim_;
+      for (int64_t d = 0; d < head_dim_; ++d) queries[r * head_dim_ + d] = from[d] * scale_;
+    }
+    std::fill(result.output, result.output + rows * head_dim_, 0.0f);
+    std::fill(result.maximum, result.maximum + rows, kMinusInfinity);
+    std::fill(result.sum, result.sum + rows, 0.0f);
+    for (int32_t tile = task.tile_begin; tile < task.tile_end; tile += kChunkTiles) {
+      const int64_t n_tiles = std::min<int64_t>(kChunkTiles, task.tile_end - tile);
+      chunk(task, plan_.tiles().data() + tile, n_tiles, rows, queries, scores, rescale, result);
+    }
+    if (task.part >= 0) return;
+    for (int64_t r = 0; r < rows; ++r) {
+      float* y = output_row(task.query_begin, task.kv_head, r);
+      const float inverse = 1.0f / result.sum[r];
+      for (int64_t d = 0; d < head_dim_; ++d) y[d] = result.output[r * head_dim_ + d] * inverse;
+    }
+  }
+
+  void merge(const AttentionPlan::Merge& merge, float* parts) const {
+    const int64_t rows = (merge.query_end - merge.query_begin) * group_;
+    const int64_t stride = rows_floats(plan_.max_task_rows(), head_dim_);
+    for (int64_t r = 0; r < rows; ++r) {
+      float maximum = kMinusInfinity;
+      for (int32_t part = merge.part_begin; part < merge.part_end; ++part) {
+        maximum = std::max(maximum, rows_at(parts + part * stride, rows, head_dim_).maximum[r]);
+      }
+      float* y = output_row(merge.query_begin, merge.kv_head, r);
+      std::fill(y, y + head_dim_, 0.0f);
+      float sum = 0.0f;
+      for (int32_t part = merge.part_begin; part < merge.part_end; ++part) {
+        const Rows from = rows_at(parts + part * stride, rows, head_dim_);
+        const float factor = std::exp(from.maximum[r] - maximum);
+        sum += factor * from.sum[r];
+        for (int64_t d = 0; d < head_dim_; ++d) y[d] += factor * from.output[r * head_dim_ + d];
+      }
+      for (int64_t d = 0; d < head_dim_; ++d) y[d] /= sum;
+    }
+  }
+
+ private:
+  float* output_row(int64_t query_begin, int64_t kv_head, int64_t row) const {
+    return args_.y +
+           ((query_begin + row / group_) * plan_.n_heads() + kv_head * group_ + row % group_) *
+               head_dim_;
+  }
+
+  void chunk(const Task& task, const Tile* tiles, int64_t n_tiles, int64_t rows,
+             const float* queries, float* scores, float* rescale, const Rows& result) const {
+    const float* values[kChunkTiles];
+    for (int64_t t = 0; t < n_tiles; ++t) {
+      const float* keys = args_.kv + layout_.key_tile(tiles[t].block, args_.layer, task.kv_head);
+      values[t] = args_.kv + layout_.value_tile(tiles[t].block, args_.layer, task.kv_head);
+      for (int64_t r = 0; r < rows; r += kTileRows) {
+        kScoreTile[std::min(kTileRows, rows - r)](queries + r * head_dim_, keys, head_dim_,
+                                                  scores + r * kChunkColumns + t * kColumns);
+      }
+    }
+    const Tile& last = tiles[n_tiles - 1];
+    bool whole = last.position + last.count <= task.first_query_limit;
+    for (int64_t t = 0; t < n_tiles; ++t) whole = whole && tiles[t].count == kColumns;
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = scores + r * kChunkColumns;
+      if (!whole) {
+        const int64_t limit = task.first_query_limit + r / group_;
+        for (int64_t t = 0; t < n_tiles; ++t) mask_tile(tiles[t], limit, row + t * kColumns);
+      }
+      rescale[r] = softmax_row(row, n_tiles * kColumns, &result.maximum[r], &result.sum[r]);
+    }
+    for (int64_t d = 0; d < head_dim_; d += 16) {
+      const float* columns[kChunkTiles];
+      for (int64_t t = 0; t < n_tiles; ++t) columns[t] = values[t] + d;
+      for (int64_t r = 0; r < rows; r += kTileRows) {
+        kAddValues[std::min(kTileRows, rows - r)](scores + r * kChunkColumns, columns, tiles,
+                                                  n_tiles, head_dim_, rescale + r,
+                                                  result.output + r * head_dim_ + d);
+      }
+    }
+  }
+
+  const PagedPrefixAttention& args_;
+  const AttentionPlan& plan_;
+  const KvLayout& layout_;
+  const int64_t head_dim_;
+  const int64_t group_;
+  const float scale_;
+};
+
+}  // namespace
+
+void paged_prefix_attention_avx2(const PagedPrefixAttention& args, const AttentionPlan& plan,
+                                 AttentionScratch& scratch, ThreadPool& pool) {
+  const Attend attend(args, plan);
+  const int64_t thread_floats = Attend::thread_floats(plan);
+  const int64_t part_floats =
+      plan.parts() * rows_floats(plan.max_task_rows(), plan.layout().head_dim);
+  const auto grow = [](std::vector<float>& buffer, int64_t size) {
+    if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
+  };
+  grow(scratch.threads, thread_floats * pool.threads());
+  grow(scratch.parts, part_floats);
+  pool.run(static_cast<int64_t>(plan.tasks().size()), [&](int64_t task, int thread) {
+    attend.task(plan.tasks()[task], scratch.threads.data() + thread * thread_floats,
+                scratch.parts.data());
+  });
+  pool.run(static_cast<int64_t>(plan.merges().size()), [&](int64_t merge, int) {
+    attend.merge(plan.merges()[merge], scratch.parts.data());
+  });
+}
+
+}  // namespace ragcache::kernels

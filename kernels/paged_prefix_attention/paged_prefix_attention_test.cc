@@ -1,0 +1,122 @@
+#include "kernels/paged_prefix_attention/paged_prefix_attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/testing/guarded.h"
+
+namespace ragcache::kernels {
+namespace {
+
+constexpr int32_t kBlockTokens = KvLayout::kBlockTokens;
+
+struct Sequence {
+  std::vector<int32_t> runs;  // lengths of its segments, each of which starts on a fresh block
+  int32_t queries;
+};
+
+// Slots of ragged sequences over shuffled blocks.
+struct Slots {
+  std::vector<int32_t> query_start{0}, context_start{0}, slots;
+  int32_t blocks = 0;
+
+  Slots(const std::vector<Sequence>& sequences, std::mt19937& random) {
+    for (const Sequence& sequence : sequences) {
+      for (int32_t run : sequence.runs) blocks += (run + kBlockTokens - 1) / kBlockTokens;
+    }
+    std::vector<int32_t> order(blocks);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    size_t next = 0;
+    for (const Sequence& sequence : sequences) {
+      for (int32_t run : sequence.runs) {
+        for (int32_t i = 0; i < run; ++i) {
+          if (i > 0 && i % kBlockTokens == 0) ++next;
+          slots.push_back(order[next] * kBlockTokens + i % kBlockTokens);
+        }
+        ++next;
+      }
+      query_start.push_back(query_start.back() + sequence.queries);
+      context_start.push_back(static_cast<int32_t>(slots.size()));
+    }
+  }
+
+  AttentionBatch batch() const { return {query_start, context_start, slots}; }
+};
+
+void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int64_t n_kv_heads,
+                   int64_t head_dim, int threads) {
+  SCOPED_TRACE(testing::Message() << "heads " << n_heads << "/" << n_kv_heads << ", head_dim "
+                                  << head_dim << ", threads " << threads);
+  std::mt19937 random(8);
+  const Slots slots(sequences, random);
+  const KvLayout layout{2, n_kv_heads, head_dim};
+  const int64_t n_tokens = slots.query_start.back();
+  const int64_t stride = (n_heads + 2 * n_kv_heads) * head_dim;
+  Guarded queries(n_tokens * stride);
+  fill_normal(queries, random);
+  // What no context token owns is not-a-number: reading it into a result would show.
+  Guarded kv(slots.blocks * layout.block_floats(), std::numeric_limits<float>::quiet_NaN());
+  std::normal_distribution<float> normal;
+  for (int32_t slot : slots.slots) {
+    for (int64_t head = 0; head < n_kv_heads; ++head) {
+      for (int64_t d = 0; d < head_dim; ++d) {
+        kv[layout.key_tile(slot / kBlockTokens, 1, head) + d * kBlockTokens +
+           slot % kBlockTokens] = 2.0f * normal(random);
+        kv[layout.value_tile(slot / kBlockTokens, 1, head) + slot % kBlockTokens * head_dim + d] =
+            normal(random);
+      }
+    }
+  }
+  Guarded y(n_tokens * n_heads * head_dim, 55.0f), expected = y;
+  ThreadPool pool(threads);
+  const AttentionPlan plan(slots.batch(), n_heads, layout, threads);
+  PagedPrefixAttention args{queries.data(), stride, kv.data(), 1, y.data()};
+  AttentionScratch scratch;
+  paged_prefix_attention(args, plan, scratch, pool);
+  args.y = expected.data();
+  for (int64_t q = 0; q < n_tokens; ++q) paged_prefix_attention_reference(args, plan, q);
+  expect_close(y, expected, 2e-5f);
+  y.expect_intact("y");
+}
+
+TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
+  const std::vector<std::vector<Sequence>> batches = {
+      {{{1}, 1}},                                       // one token, nothing before it
+      {{{37}, 37}},                                     // empty prefix, a tail
+      {{{16, 16}, 32}, {{5, 40, 3}, 3}},                // prefill beside a partly cached prompt
+      {{{300, 7, 1}, 1}, {{64}, 1}, {{1}, 1}},          // decodes of different lengths
+      {{{100, 33, 50}, 60}, {{9}, 4}, {{17, 200}, 1}},  // queries that span segments
+  };
+  for (const auto& batch : batches) {
+    for (int64_t head_dim : {64, 80, 96, 128}) {
+      for (auto [n_heads, n_kv_heads] :
+           {std::pair{2, 2}, {3, 1}, {9, 3}, {8, 2}, {8, 1}}) {
+        expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2);
+      }
+    }
+  }
+}
+
+TEST(PagedPrefixAttention, AgreesWhenALongContextIsSplitOverThreads) {
+  for (int threads : {1, 2, 7}) {
+    expect_agrees({{{1500, 100, 31}, 1}}, 9, 3, 64, threads);
+    expect_agrees({{{700, 5, 1200}, 40}}, 3, 1, 16, threads);
+    expect_agrees({{{513}, 2}, {{2000}, 1}}, 4, 2, 32, threads);
+  }
+}
+
+TEST(AttentionPlan, SplitsFewQueriesOverALongContextAndNothingElse) {
+  std::mt19937 random(9);
+  const KvLayout layout{1, 3, 64};
+  const Slots decode({{{4000}, 1}}, random);
+  EXPECT_GE(AttentionPlan(decode.batch(), 9, layout, 2).tasks().size(), 8u);
+  const Slots prefill({{{1024}, 1024}}, random);
+  EXPECT_EQ(AttentionPlan(prefill.batch(), 9, layout, 2).merges().size(), 0u);
+  const Slots brief({{{100}, 1}}, random);
+  EXPECT_EQ(AttentionPlan(brief.batch(), 9, layout, 2).merges().size(), 0u);
+}
+
+}  // namespace
+}  // namespace ragcache::kernels

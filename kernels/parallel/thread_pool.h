@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace ragcache::kernels {
+
+// The threads that one model computes on: the caller of run() and `threads - 1` helpers.
+//
+// Tasks are handed out one by one, so that uneven ones (causal attention, a tail of columns)
+// balance. A forward pass enters run() some hundred times: helpers spin for a few microseconds
+// before they sleep, which spares most wake-ups without holding a core from the other services.
+//
+// REQUIRES: run() is entered by one thread at a time and not from inside a task.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Calls body(task, thread) for every task in [0, tasks), thread in [0, threads()); returns when
+  // all are done. The body must not throw.
+  void run(int64_t tasks, absl::FunctionRef<void(int64_t task, int thread)> body);
+
+  int threads() const { return static_cast<int>(helpers_.size()) + 1; }
+
+ private:
+  void help(int thread);
+  void work(int thread);
+
+  // Written by run() before the generation is published, read by helpers after they saw it.
+  const absl::FunctionRef<void(int64_t, int)>* body_ = nullptr;
+  int64_t tasks_ = 0;
+
+  alignas(64) std::atomic<uint32_t> generation_{0};
+  alignas(64) std::atomic<int64_t> next_task_{0};
+  alignas(64) std::atomic<int32_t> busy_helpers_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> helpers_;
+};
+
+// While alive, this thread's arithmetic treats denormal numbers as zero: they cost a hundred
+// times a normal operation and carry nothing a model needs.
+class ScopedFlushDenormals {
+ public:
+  ScopedFlushDenormals();
+  ~ScopedFlushDenormals();
+  ScopedFlushDenormals(const ScopedFlushDenormals&) = delete;
+  ScopedFlushDenormals& operator=(const ScopedFlushDenormals&) = delete;
+
+ private:
+  uint32_t saved_;
+};
+
+}  // namespace ragcache::kernels

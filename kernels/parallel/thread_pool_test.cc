@@ -1,0 +1,41 @@
+#include "kernels/parallel/thread_pool.h"
+
+#include <atomic>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ragcache::kernels {
+namespace {
+
+TEST(ThreadPool, RunsEveryTaskOnceInEveryOneOfManyRounds) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int round = 0; round < 500; ++round) {
+      const int tasks = round % 17;
+      std::vector<std::atomic<int>> runs(tasks);
+      std::atomic<bool> thread_in_range = true;
+      pool.run(tasks, [&](int64_t task, int thread) {
+        ++runs[task];
+        if (thread < 0 || thread >= threads) thread_in_range = false;
+      });
+      for (int task = 0; task < tasks; ++task) ASSERT_EQ(runs[task], 1) << "round " << round;
+      ASSERT_TRUE(thread_in_range);
+    }
+  }
+}
+
+TEST(ThreadPool, MakesTheTasksWritesVisibleToTheCaller) {
+  ThreadPool pool(3);
+  std::vector<int64_t> values(1000);
+  for (int64_t round = 1; round <= 200; ++round) {
+    pool.run(10, [&](int64_t task, int) {
+      for (int64_t i = task * 100; i < (task + 1) * 100; ++i) values[i] += i * round;
+    });
+  }
+  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(values[i], i * 200 * 201 / 2);
+}
+
+}  // namespace
+}  // namespace ragcache::kernels

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ragcache::kernels {
+
+// A buffer between two runs of a sentinel: an op that writes outside its output is caught.
+class Guarded {
+ public:
+  explicit Guarded(int64_t size, float fill = 0.0f)
+      : size_(size), values_(size + 2 * kGuard, kSentinel) {
+    std::fill(data(), data() + size, fill);
+  }
+
+  float* data() { return values_.data() + kGuard; }
+  const float* data() const { return values_.data() + kGuard; }
+  int64_t size() const { return size_; }
+  float& operator[](int64_t i) { return data()[i]; }
+  float operator[](int64_t i) const { return data()[i]; }
+
+  void expect_intact(const char* what) const {
+    for (int64_t i = 0; i < kGuard; ++i) {
+      ASSERT_EQ(values_[i], kSentinel) << what << ": wrote before its start";
+      ASSERT_EQ(values_[kGuard + size_ + i], kSentinel) << what << ": wrote past its end";
+    }
+  }
+
+ private:
+  static constexpr int64_t kGuard = 64;
+  static constexpr float kSentinel = -7.5e33f;
+
+  int64_t size_;
+  std::vector<float> values_;
+};
+
+inline void fill_normal(Guarded& buffer, std::mt19937& random, float deviation = 1.0f) {
+  std::normal_distribution<float> normal(0.0f, deviation);
+  for (int64_t i = 0; i < buffer.size(); ++i) buffer[i] = normal(random);
+}
+
+inline void expect_close(const Guarded& actual, const Guarded& expected, float tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], tolerance * (1.0f + std::abs(expected[i])))
+        << "at element " << i;
+  }
+}
+
+}  // namespace ragcache::kernels
