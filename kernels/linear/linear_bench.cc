@@ -24,7 +24,8 @@ void shapes(benchmark::internal::Benchmark* bench) {
 
 void count_flops(benchmark::State& state) {
   const double flops = 2.0 * state.range(0) * state.range(1) * state.range(2);
-  state.counters["flops"] = benchmark::Counter(flops * state.iterations(), benchmark::Counter::kIsRate);
+  state.counters["flops"] =
+      benchmark::Counter(flops * state.iterations(), benchmark::Counter::kIsRate);
 }
 
 void packed(benchmark::State& state) {
@@ -37,7 +38,8 @@ void packed(benchmark::State& state) {
   }
   at::Tensor x = at::randn({n, in});
   at::Tensor y = at::empty({n, out});
-  for (auto _ : state) linear(x.const_data_ptr<float>(), n, weights, y.mutable_data_ptr<float>(), pool);
+  for (auto _ : state)
+    linear(x.const_data_ptr<float>(), n, weights, y.mutable_data_ptr<float>(), pool);
   count_flops(state);
 }
 BENCHMARK(packed)->Apply(shapes);

@@ -33,9 +33,8 @@ void attend_one(const PagedPrefixAttention& args, const AttentionPlan& plan, int
   std::vector<double> mean(head_dim, 0.0);
   for (size_t i = 0; i < slots.size(); ++i) {
     const double weight = std::exp(scores[i] - highest);
-    const float* value =
-        args.kv + layout.value_tile(slots[i] / kBlockTokens, args.layer, kv_head) +
-        slots[i] % kBlockTokens * head_dim;
+    const float* value = args.kv + layout.value_tile(slots[i] / kBlockTokens, args.layer, kv_head) +
+                         slots[i] % kBlockTokens * head_dim;
     sum += weight;
     for (int64_t d = 0; d < head_dim; ++d) mean[d] += weight * value[d];
   }
@@ -56,9 +55,8 @@ void paged_prefix_attention(const PagedPrefixAttention& args, const AttentionPla
     return;
   }
   const int64_t n_tokens = plan.batch().query_start.back();
-  pool.run(n_tokens, [&](int64_t query, int) {
-    paged_prefix_attention_reference(args, plan, query);
-  });
+  pool.run(n_tokens,
+           [&](int64_t query, int) { paged_prefix_attention_reference(args, plan, query); });
 }
 
 void paged_prefix_attention_reference(const PagedPrefixAttention& args, const AttentionPlan& plan,

@@ -44,8 +44,7 @@ Rows rows_at(float* memory, int64_t rows, int64_t head_dim) {
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 template <int kRows>
-RAG_AVX2 void score_tile(const float* queries, const float* keys, int64_t head_dim,
-                         float* scores) {
+RAG_AVX2 void score_tile(const float* queries, const float* keys, int64_t head_dim, float* scores) {
   __m256 sum[kRows][2];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
@@ -99,17 +98,17 @@ RAG_AVX2 void add_values(const float* scores, const float* const* values, const 
   }
 }
 
-constexpr decltype(&score_tile<1>) kScoreTile[] = {
-    nullptr, score_tile<1>, score_tile<2>, score_tile<3>, score_tile<4>, score_tile<5>,
-    score_tile<6>};
-constexpr decltype(&add_values<1>) kAddValues[] = {
-    nullptr, add_values<1>, add_values<2>, add_values<3>, add_values<4>, add_values<5>,
-    add_values<6>};
+constexpr decltype(&score_tile<1>) kScoreTile[] = {nullptr,       score_tile<1>, score_tile<2>,
+                                                   score_tile<3>, score_tile<4>, score_tile<5>,
+                                                   score_tile<6>};
+constexpr decltype(&add_values<1>) kAddValues[] = {nullptr,       add_values<1>, add_values<2>,
+                                                   add_values<3>, add_values<4>, add_values<5>,
+                                                   add_values<6>};
 
 // Columns of a tile that hold none of the `limit` oldest context tokens get minus infinity.
 void mask_tile(const Tile& tile, int64_t limit, float* scores) {
-  const int64_t end =
-      std::clamp<int64_t>(limit - tile.position, 0, tile.count) + (limit > tile.position ? tile.offset : 0);
+  const int64_t end = std::clamp<int64_t>(limit - tile.position, 0, tile.count) +
+                      (limit > tile.position ? tile.offset : 0);
   const int64_t begin = limit > tile.position ? tile.offset : 0;
   std::fill(scores, scores + begin, kMinusInfinity);
   std::fill(scores + end, scores + kColumns, kMinusInfinity);
@@ -151,8 +150,8 @@ class Attend {
   static int64_t thread_floats(const AttentionPlan& plan) {
     const int64_t rows = plan.max_task_rows();
     // Queries, output with maxima and sums, scores, rescale factors.
-    return round_up(rows * plan.layout().head_dim +
-                        rows_floats(rows, plan.layout().head_dim) + rows * kChunkColumns + rows,
+    return round_up(rows * plan.layout().head_dim + rows_floats(rows, plan.layout().head_dim) +
+                        rows * kChunkColumns + rows,
                     16);
   }
 
@@ -163,10 +162,9 @@ class Attend {
     float* rescale = scores + rows * kChunkColumns;
     const Rows own = rows_at(rescale + rows, rows, head_dim_);
     const Rows result =
-        task.part < 0
-            ? own
-            : rows_at(parts + task.part * rows_floats(plan_.max_task_rows(), head_dim_), rows,
-                      head_dim_);
+        task.part < 0 ? own
+                      : rows_at(parts + task.part * rows_floats(plan_.max_task_rows(), head_dim_),
+                                rows, head_dim_);
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = args_.queries + (task.query_begin + r / group_) * args_.query_stride +
                           (task.kv_head * group_ + r % group_) * head_dim_;
@@ -273,9 +271,8 @@ void paged_prefix_attention_avx2(const PagedPrefixAttention& args, const Attenti
     attend.task(plan.tasks()[task], scratch.threads.data() + thread * thread_floats,
                 scratch.parts.data());
   });
-  pool.run(static_cast<int64_t>(plan.merges().size()), [&](int64_t merge, int) {
-    attend.merge(plan.merges()[merge], scratch.parts.data());
-  });
+  pool.run(static_cast<int64_t>(plan.merges().size()),
+           [&](int64_t merge, int) { attend.merge(plan.merges()[merge], scratch.parts.data()); });
 }
 
 }  // namespace ragcache::kernels

@@ -14,8 +14,8 @@ constexpr int64_t kHeads = 9, kKvHeads = 3, kHeadDim = 64;
 constexpr KvLayout kLayout{1, kKvHeads, kHeadDim};
 
 void shapes(benchmark::internal::Benchmark* bench) {
-  for (auto [queries, context] : {std::pair{128, 128}, {512, 512}, {2048, 2048}, {40, 1540},
-                                  {1, 512}, {1, 2048}}) {
+  for (auto [queries, context] :
+       {std::pair{128, 128}, {512, 512}, {2048, 2048}, {40, 1540}, {1, 512}, {1, 2048}}) {
     bench->Args({queries, context});
   }
   bench->ArgNames({"queries", "context"})->UseRealTime()->Unit(benchmark::kMicrosecond);

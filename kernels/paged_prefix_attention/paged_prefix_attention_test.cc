@@ -62,8 +62,8 @@ void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int6
   for (int32_t slot : slots.slots) {
     for (int64_t head = 0; head < n_kv_heads; ++head) {
       for (int64_t d = 0; d < head_dim; ++d) {
-        kv[layout.key_tile(slot / kBlockTokens, 1, head) + d * kBlockTokens +
-           slot % kBlockTokens] = 2.0f * normal(random);
+        kv[layout.key_tile(slot / kBlockTokens, 1, head) + d * kBlockTokens + slot % kBlockTokens] =
+            2.0f * normal(random);
         kv[layout.value_tile(slot / kBlockTokens, 1, head) + slot % kBlockTokens * head_dim + d] =
             normal(random);
       }
@@ -91,8 +91,7 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
   };
   for (const auto& batch : batches) {
     for (int64_t head_dim : {64, 80, 96, 128}) {
-      for (auto [n_heads, n_kv_heads] :
-           {std::pair{2, 2}, {3, 1}, {9, 3}, {8, 2}, {8, 1}}) {
+      for (auto [n_heads, n_kv_heads] : {std::pair{2, 2}, {3, 1}, {9, 3}, {8, 2}, {8, 1}}) {
         expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2);
       }
     }

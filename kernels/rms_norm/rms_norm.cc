@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kTaskTokens = 32;
 
-RAG_AVX2 void rms_norm_avx2(float* residual, const float* delta, const float* weight,
-                            float epsilon, int64_t width, float* y) {
+RAG_AVX2 void rms_norm_avx2(float* residual, const float* delta, const float* weight, float epsilon,
+                            int64_t width, float* y) {
   __m256 squares = _mm256_setzero_ps();
   for (int64_t i = 0; i < width; i += 8) {
     const __m256i mask = first_lanes(std::min<int64_t>(width - i, 8));

@@ -11,8 +11,8 @@ TEST(RmsNorm, AgreesWithTheReferenceOverWidthsAndTokens) {
   for (int64_t width : {1, 7, 8, 33, 576, 1000}) {
     for (int64_t n_tokens : {1, 2, 31, 33, 100}) {
       for (bool with_delta : {false, true}) {
-        SCOPED_TRACE(testing::Message() << "width " << width << ", tokens " << n_tokens
-                                        << ", delta " << with_delta);
+        SCOPED_TRACE(testing::Message()
+                     << "width " << width << ", tokens " << n_tokens << ", delta " << with_delta);
         Guarded residual(n_tokens * width), delta(n_tokens * width), weight(width);
         Guarded y(n_tokens * width), expected(n_tokens * width);
         fill_normal(residual, random, 3.0f);

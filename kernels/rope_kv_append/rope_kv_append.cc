@@ -24,8 +24,7 @@ RAG_AVX2_INLINE void rotate(const float* head, const float* cosines, const float
   second = _mm256_fmadd_ps(b, cosine, _mm256_mul_ps(a, sine));
 }
 
-RAG_AVX2 void rope_kv_append_avx2(const RopeKvAppend& args, const RopeTable& table,
-                                  int64_t token) {
+RAG_AVX2 void rope_kv_append_avx2(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
   const KvLayout& layout = args.layout;
   const int64_t head_dim = layout.head_dim, half = head_dim / 2;
   float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;

@@ -32,12 +32,18 @@ float from_half(uint16_t half) {
 
 int64_t block_bytes(GgmlType type) {
   switch (type) {
-    case GgmlType::kF32: return 4;
-    case GgmlType::kF16: return 2;
-    case GgmlType::kBf16: return 2;
-    case GgmlType::kQ4_0: return 2 + 16;
-    case GgmlType::kQ4_1: return 4 + 16;
-    case GgmlType::kQ8_0: return 2 + 32;
+    case GgmlType::kF32:
+      return 4;
+    case GgmlType::kF16:
+      return 2;
+    case GgmlType::kBf16:
+      return 2;
+    case GgmlType::kQ4_0:
+      return 2 + 16;
+    case GgmlType::kQ4_1:
+      return 4 + 16;
+    case GgmlType::kQ8_0:
+      return 2 + 32;
   }
   RAG_CHECK(false);
 }
@@ -62,10 +68,12 @@ int64_t elements_per_block(GgmlType type) {
   switch (type) {
     case GgmlType::kF32:
     case GgmlType::kF16:
-    case GgmlType::kBf16: return 1;
+    case GgmlType::kBf16:
+      return 1;
     case GgmlType::kQ4_0:
     case GgmlType::kQ4_1:
-    case GgmlType::kQ8_0: return kBlock;
+    case GgmlType::kQ8_0:
+      return kBlock;
   }
   RAG_CHECK(false);
 }

@@ -84,15 +84,14 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, float* kv)
 
   pool_.run(n_tokens, [&](int64_t t, int) {
     RAG_CHECK(batch.tokens[t] < static_cast<uint64_t>(c.vocabulary));
-    weights_.embedding.get_row(
-        batch.tokens[t], std::span(residual_).subspan(t * c.width, c.width));
+    weights_.embedding.get_row(batch.tokens[t], std::span(residual_).subspan(t * c.width, c.width));
   });
   const float* delta = nullptr;
   for (int64_t l = 0; l < c.n_layers; ++l) {
     const LlamaWeights::Layer& layer = weights_.layers[l];
     const bool last = l + 1 == c.n_layers;
-    kernels::rms_norm(residual_.data(), delta, layer.attention_norm.data(), c.rms_epsilon,
-                      n_tokens, c.width, normed_.data(), pool_);
+    kernels::rms_norm(residual_.data(), delta, layer.attention_norm.data(), c.rms_epsilon, n_tokens,
+                      c.width, normed_.data(), pool_);
     kernels::linear(normed_.data(), n_tokens, layer.qkv, wide_.data(), pool_);
     kernels::rope_kv_append({.qkv = wide_.data(),
                              .n_tokens = n_tokens,
@@ -123,8 +122,7 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, float* kv)
   }
   kernels::rms_norm(residual_.data(), delta, weights_.output_norm.data(), c.rms_epsilon, n_tokens,
                     c.width, normed_.data(), pool_);
-  const kernels::PackedWeights& head =
-      weights_.head.out() > 0 ? weights_.head : weights_.embedding;
+  const kernels::PackedWeights& head = weights_.head.out() > 0 ? weights_.head : weights_.embedding;
   logits_.resize(n_tokens * c.vocabulary);
   kernels::linear(normed_.data(), n_tokens, head, logits_.data(), pool_);
   return logits_;

@@ -14,9 +14,9 @@ namespace ragcache::worker {
 
 // New tokens of any number of sequences, one after another.
 struct ForwardBatch {
-  std::vector<uint32_t> tokens;    // [n_tokens]
-  std::vector<int32_t> positions;  // [n_tokens]
-  std::vector<int32_t> slots;      // [n_tokens]: where their keys and values go
+  std::vector<uint32_t> tokens;           // [n_tokens]
+  std::vector<int32_t> positions;         // [n_tokens]
+  std::vector<int32_t> slots;             // [n_tokens]: where their keys and values go
   std::vector<int32_t> query_start{0};    // [n_sequences + 1], into tokens
   std::vector<int32_t> context_start{0};  // [n_sequences + 1], into context_slots
   std::vector<int32_t> context_slots;     // oldest first, the new tokens' own last
@@ -24,8 +24,7 @@ struct ForwardBatch {
 
   void clear();
   // Adds a sequence: its new tokens continue a context that has `context` slots in all.
-  void add(std::span<const uint32_t> new_tokens, std::span<const int32_t> context,
-           bool logits);
+  void add(std::span<const uint32_t> new_tokens, std::span<const int32_t> context, bool logits);
 };
 
 // Runs a model of the LLaMA family in fp32. Single-threaded to its owner: one call at a time; it

@@ -108,8 +108,8 @@ int run(const char* path, int threads) {
   std::vector<std::pair<double, double>> matmul;
   for (int64_t n : {128, 512, 2048}) matmul.push_back(torch_matmul(config, n));
   Bench bench(*std::move(weights), pool);
-  std::printf("%8s %14s %14s %14s %10s\n", "tokens", "torch GFLOP/s", "matmul tok/s", "prefill tok/s",
-              "ratio");
+  std::printf("%8s %14s %14s %14s %10s\n", "tokens", "torch GFLOP/s", "matmul tok/s",
+              "prefill tok/s", "ratio");
   for (int i = 0; int64_t n : {128, 512, 2048}) {
     const auto [seconds, flops] = matmul[i++];
     const double prefill = bench.prefill_seconds(n, 0);

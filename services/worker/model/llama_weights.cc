@@ -57,9 +57,9 @@ absl::Status check_shape(const GgufFile& file, const std::string& name,
   const int64_t elements = static_cast<int64_t>((*tensor)->element_count());
   if (static_cast<int64_t>(shape[0]) % elements_per_block(type) != 0 ||
       static_cast<int64_t>((*tensor)->data.size()) != storage_bytes(type, elements)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": tensor ", name, " has ", (*tensor)->data.size(),
-                     " bytes, not whole rows of its type"));
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor ", name, " has ",
+                                                   (*tensor)->data.size(),
+                                                   " bytes, not whole rows of its type"));
   }
   return absl::OkStatus();
 }
@@ -135,9 +135,9 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
 
   std::vector<std::string> known;
   for (const Matrix& matrix : matrices) {
-    RAG_RETURN_IF_ERROR(check_shape(
-        file, matrix.name,
-        {static_cast<uint64_t>(matrix.columns), static_cast<uint64_t>(matrix.rows)}));
+    RAG_RETURN_IF_ERROR(
+        check_shape(file, matrix.name,
+                    {static_cast<uint64_t>(matrix.columns), static_cast<uint64_t>(matrix.rows)}));
     known.push_back(matrix.name);
   }
   for (const Vector& vector : vectors) {
@@ -147,8 +147,8 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
   std::sort(known.begin(), known.end());
   for (const GgufTensor& tensor : file.tensors()) {
     if (!std::binary_search(known.begin(), known.end(), tensor.name)) {
-      return absl::UnimplementedError(absl::StrCat(
-          file.path(), ": tensor ", tensor.name, " is not known to architecture llama"));
+      return absl::UnimplementedError(absl::StrCat(file.path(), ": tensor ", tensor.name,
+                                                   " is not known to architecture llama"));
     }
   }
 

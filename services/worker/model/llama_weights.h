@@ -26,10 +26,10 @@ struct LlamaWeights {
   };
 
   ModelConfig config;
-  Digest fingerprint{};                   // equal for equal numbers in equal shapes
-  kernels::PackedWeights embedding;       // [vocabulary, width]
-  kernels::PackedWeights head;            // the same shape; empty: the embedding is the head
-  std::vector<float> output_norm;         // [width]
+  Digest fingerprint{};              // equal for equal numbers in equal shapes
+  kernels::PackedWeights embedding;  // [vocabulary, width]
+  kernels::PackedWeights head;       // the same shape; empty: the embedding is the head
+  std::vector<float> output_norm;    // [width]
   std::vector<Layer> layers;
 };
 

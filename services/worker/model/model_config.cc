@@ -35,9 +35,10 @@ absl::StatusOr<ModelConfig> read_model_config(const GgufFile& file) {
     return absl::UnimplementedError(absl::StrCat(file.path(), ": general.architecture is \"",
                                                  architecture, "\", only \"llama\" is known"));
   }
-  if (auto scaling = file.get_string("llama.rope.scaling.type"); scaling.ok() && *scaling != "none") {
-    return absl::UnimplementedError(absl::StrCat(
-        file.path(), ": llama.rope.scaling.type is \"", *scaling, "\", only \"none\" is known"));
+  if (auto scaling = file.get_string("llama.rope.scaling.type");
+      scaling.ok() && *scaling != "none") {
+    return absl::UnimplementedError(absl::StrCat(file.path(), ": llama.rope.scaling.type is \"",
+                                                 *scaling, "\", only \"none\" is known"));
   }
   ModelConfig config;
   config.name = file.get_string("general.name").value_or(architecture);

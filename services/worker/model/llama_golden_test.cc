@@ -1,0 +1,141 @@
+// The real model against PyPI transformers reading the same file (tests/golden/README.md).
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "services/worker/model/llama.h"
+
+namespace ragcache::worker {
+namespace {
+
+constexpr float kTolerance = 1e-3f;
+constexpr int32_t kBlockTokens = kernels::KvLayout::kBlockTokens;
+
+struct Prompt {
+  std::vector<uint32_t> ids;
+  std::vector<float> logits;  // at the file's "positions"
+  std::vector<std::pair<uint32_t, float>> top;
+  std::vector<uint32_t> continuation;
+  std::vector<float> margins;
+};
+
+class LlamaGolden : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ifstream stream(std::string(std::getenv("RAG_SOURCE_DIR")) + "/tests/golden/logits.json");
+    ASSERT_TRUE(stream) << "tests/golden/logits.json is missing";
+    const nlohmann::json golden = nlohmann::json::parse(stream);
+    positions_ = golden.at("positions").get<std::vector<uint32_t>>();
+    for (const nlohmann::json& prompt : golden.at("prompts")) {
+      prompts_.push_back({prompt.at("ids").get<std::vector<uint32_t>>(),
+                          prompt.at("logits").get<std::vector<float>>(),
+                          prompt.at("top").get<std::vector<std::pair<uint32_t, float>>>(),
+                          prompt.at("continuation").get<std::vector<uint32_t>>(),
+                          prompt.at("margins").get<std::vector<float>>()});
+    }
+    auto file = GgufFile::open(std::string(std::getenv("RAG_DEPS_DIR")) +
+                               "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    ASSERT_TRUE(file.ok()) << file.status();
+    auto weights = load_llama_weights(**file, pool_);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    int64_t tokens = 0;
+    int32_t next_block = 0;
+    for (const Prompt& prompt : prompts_) {
+      tokens += prompt.ids.size();
+      // Every prompt has its own run of blocks.
+      const size_t length = prompt.ids.size() + prompt.continuation.size();
+      std::vector<int32_t>& slots = slots_.emplace_back();
+      for (size_t i = 0; i < length; ++i) slots.push_back(next_block * kBlockTokens + i);
+      next_block += static_cast<int32_t>((length + kBlockTokens - 1) / kBlockTokens);
+    }
+    model_ = std::make_unique<LlamaModel>(*std::move(weights), tokens, pool_);
+    kv_.resize(next_block * model_->kv_layout().block_floats());
+  }
+
+  void expect_logits(const Prompt& prompt, std::span<const float> logits) {
+    for (size_t i = 0; i < positions_.size(); ++i) {
+      worst_ = std::max(worst_, std::abs(logits[positions_[i]] - prompt.logits[i]));
+    }
+    for (auto [id, value] : prompt.top) worst_ = std::max(worst_, std::abs(logits[id] - value));
+  }
+
+  kernels::ThreadPool pool_{static_cast<int>(std::thread::hardware_concurrency())};
+  std::vector<uint32_t> positions_;
+  std::vector<Prompt> prompts_;
+  std::vector<std::vector<int32_t>> slots_;
+  std::unique_ptr<LlamaModel> model_;
+  std::vector<float> kv_;
+  float worst_ = 0;
+};
+
+TEST_F(LlamaGolden, GivesTheReferencesLogitsAndContinuationsInOneBatch) {
+  ForwardBatch batch;
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    batch.add(prompts_[p].ids, std::span(slots_[p]).first(prompts_[p].ids.size()), true);
+  }
+  const int64_t vocabulary = model_->config().vocabulary;
+  std::span<const float> logits = model_->forward(batch, kv_.data());
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    expect_logits(prompts_[p], logits.subspan(p * vocabulary, vocabulary));
+  }
+  EXPECT_LE(worst_, kTolerance);
+  RecordProperty("max_abs_logit_difference", std::to_string(worst_));
+  std::printf("largest difference of a logit: %.2e\n", worst_);
+
+  std::vector<size_t> running(prompts_.size());
+  for (size_t p = 0; p < prompts_.size(); ++p) running[p] = p;
+  size_t compared = 0;
+  for (size_t step = 0; !running.empty(); ++step) {
+    std::vector<size_t> next;
+    batch.clear();
+    for (size_t row = 0; row < running.size(); ++row) {
+      const Prompt& prompt = prompts_[running[row]];
+      const auto row_logits = logits.subspan(row * vocabulary, vocabulary);
+      const uint32_t token = static_cast<uint32_t>(
+          std::max_element(row_logits.begin(), row_logits.end()) - row_logits.begin());
+      if (token != prompt.continuation[step]) {
+        EXPECT_LT(prompt.margins[step], kTolerance)
+            << "prompt " << running[row] << " parts at step " << step;
+        continue;
+      }
+      ++compared;
+      if (step + 1 == prompt.continuation.size()) continue;
+      const size_t length = prompt.ids.size() + step + 1;
+      batch.add(std::span(prompt.continuation).subspan(step, 1),
+                std::span(slots_[running[row]]).first(length), true);
+      next.push_back(running[row]);
+    }
+    running = std::move(next);
+    if (!running.empty()) logits = model_->forward(batch, kv_.data());
+  }
+  std::printf("equal continuation tokens: %zu of %zu\n", compared,
+              prompts_.size() * prompts_[0].continuation.size());
+  EXPECT_GT(compared, prompts_.size() * prompts_[0].continuation.size() * 9 / 10);
+}
+
+TEST_F(LlamaGolden, GivesTheSameLogitsForAPromptInChunks) {
+  const Prompt* longest = &prompts_[0];
+  for (const Prompt& prompt : prompts_) {
+    if (prompt.ids.size() > longest->ids.size()) longest = &prompt;
+  }
+  const size_t p = longest - prompts_.data();
+  for (size_t chunk : {7, 16, 33}) {
+    std::span<const float> logits;
+    for (size_t begin = 0; begin < longest->ids.size(); begin += chunk) {
+      const size_t end = std::min(begin + chunk, longest->ids.size());
+      ForwardBatch batch;
+      batch.add(std::span(longest->ids).subspan(begin, end - begin),
+                std::span(slots_[p]).first(end), end == longest->ids.size());
+      logits = model_->forward(batch, kv_.data());
+    }
+    worst_ = 0;
+    expect_logits(*longest, logits);
+    EXPECT_LE(worst_, kTolerance) << "chunks of " << chunk;
+  }
+}
+
+}  // namespace
+}  // namespace ragcache::worker
