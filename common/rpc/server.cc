@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/deadline.h"
 
 namespace ragcache {
 namespace {
@@ -79,8 +80,7 @@ RpcServer::~RpcServer() { stop(); }
 
 void RpcServer::stop(Duration grace) {
   if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() +
-                    std::chrono::duration_cast<std::chrono::system_clock::duration>(grace));
+  server_->Shutdown(deadline_in(grace));
   server_->Wait();
   server_.reset();
 }

@@ -4,17 +4,14 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
 
 namespace ragcache::controller {
 namespace {
 
-constexpr auto kSearchTimeout = std::chrono::seconds(30);
-constexpr auto kInfoTimeout = std::chrono::seconds(2);
-
-auto deadline_in(std::chrono::seconds timeout) {
-  return std::chrono::system_clock::now() + timeout;
-}
+constexpr Duration kSearchTimeout = std::chrono::seconds(30);
+constexpr Duration kInfoTimeout = std::chrono::seconds(2);
 
 }  // namespace
 

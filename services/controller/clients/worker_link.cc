@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/log/log.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
 
 namespace ragcache::controller {
@@ -14,7 +15,7 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(2);
-constexpr auto kInfoTimeout = std::chrono::seconds(5);
+constexpr Duration kInfoTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -105,7 +106,7 @@ void WorkerLink::handle(Connect, ActorContext&) {
     worker::v1::GetInfoResponse response;
   };
   auto call = std::make_shared<Call>();
-  call->context.set_deadline(std::chrono::system_clock::now() + kInfoTimeout);
+  call->context.set_deadline(deadline_in(kInfoTimeout));
   stub_->async()->GetInfo(
       &call->context, &call->request, &call->response,
       [call, self = self_](const grpc::Status& status) {

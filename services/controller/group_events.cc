@@ -1,0 +1,224 @@
+// What the worker says, and what becomes of requests then.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/log/log.h"
+#include "services/controller/group_actor.h"
+
+namespace ragcache::controller {
+namespace {
+
+// Times a request is sent again after it lost its worker, or found its prefix gone.
+constexpr uint32_t kMaxWorkerLosses = 2;
+constexpr uint32_t kMaxMisses = 3;
+
+}  // namespace
+
+void GroupActor::handle(WorkerConnected connected, ActorContext& context) {
+  if (connected.connection <= connection_) return;  // overtaken by a newer one
+  if (connected_) handle(WorkerLost{connection_, "replaced by a new connection"}, context);
+  connected_ = true;
+  snapshot_complete_ = false;
+  connection_ = connected.connection;
+  commands_sent_ = 0;
+  info_ = std::move(connected.info);
+  commands_ = std::move(connected.commands);
+  tree_ = std::make_unique<KnowledgeTree>(*policy_, info_.block_tokens());
+  ledger_ = BlockLedger(info_.total_blocks());
+  worker::v1::ExecuteRequest command;
+  command.mutable_open()->set_controller_term(term_);
+  send(std::move(command));
+}
+
+void GroupActor::handle(WorkerLost lost, ActorContext& context) {
+  if (!connected_ || lost.connection != connection_) return;
+  log::warn("worker lost", {{"reason", lost.reason}, {"running", running_.size()}});
+  connected_ = false;
+  lost_reason_ = lost.reason;
+  pending_growth_.clear();
+  for (auto it = running_.begin(); it != running_.end(); it = running_.begin()) {
+    Request request = take_back(it);
+    if (request.withdrawn) {
+      end_withdrawn(request);
+    } else if (++request.worker_losses > kMaxWorkerLosses) {
+      end(request,
+          absl::UnavailableError(
+              absl::StrCat("the worker was lost ", kMaxWorkerLosses + 1, " times: ", lost.reason)),
+          worker::v1::FINISH_REASON_UNSPECIFIED);
+    } else {
+      requeue(std::move(request));
+    }
+  }
+  tree_.reset();
+  ledger_ = BlockLedger();
+  dispatch(context);
+}
+
+void GroupActor::handle(WorkerEvent event, ActorContext& context) {
+  if (!connected_ || event.connection != connection_) return;
+  using Body = worker::v1::ExecuteResponse::BodyCase;
+  switch (event.event.body_case()) {
+    case Body::kSnapshot:
+      on_snapshot(event.event.snapshot());
+      break;
+    case Body::kSegmentReady:
+      on_segment_ready(event.event.segment_ready());
+      break;
+    case Body::kTokens:
+      on_tokens(event.event.tokens());
+      return;  // changes nothing that a waiting request could use
+    case Body::kNeedBlocks:
+      on_need_blocks(event.event.need_blocks());
+      break;
+    case Body::kLoad:
+      on_load(event.event.load());
+      return;
+    case Body::kFinished:
+      on_finished(event.event.finished());
+      break;
+    case Body::kCancelled:
+      on_cancelled(event.event.cancelled());
+      break;
+    case Body::kFailed:
+      on_failed(event.event.failed());
+      break;
+    case Body::BODY_NOT_SET:
+      break;
+  }
+  dispatch(context);
+}
+
+void GroupActor::on_snapshot(const worker::v1::Snapshot& snapshot) {
+  std::vector<SegmentId> homeless;
+  for (const worker::v1::Snapshot::Entry& entry : snapshot.entries()) {
+    const auto id = SegmentId::parse(entry.segment_id());
+    if (!id.ok() || blocks_of(entry.token_count()) > ledger_.free()) {
+      log::error("snapshot entry makes no sense; ignored", {{"tokens", entry.token_count()}});
+      continue;
+    }
+    const bool is_root = entry.parent_id().empty();
+    const SegmentId parent =
+        is_root ? SegmentId{} : SegmentId::parse(entry.parent_id()).value_or(SegmentId{});
+    ledger_.cache_free(blocks_of(entry.token_count()));
+    if (!tree_->restore({*id, entry.token_count()}, parent, is_root)) homeless.push_back(*id);
+  }
+  drop(homeless);
+  snapshot_complete_ = snapshot.last_page();
+}
+
+void GroupActor::on_segment_ready(const worker::v1::SegmentReady& ready) {
+  Request* request = find_running(ready.request_id());
+  const auto id = SegmentId::parse(ready.segment_id());
+  if (request == nullptr || !id.ok()) return;
+  const uint32_t blocks = std::min(ready.blocks(), request->reserved_segment_blocks);
+  request->reserved_segment_blocks -= blocks;
+  if (tree_->set_cached(*id)) {
+    ledger_.cache_reserved(blocks);
+  } else {
+    ledger_.unreserve(blocks);  // computed again though the tree had it
+  }
+}
+
+void GroupActor::on_tokens(const worker::v1::Tokens& tokens) {
+  Request* request = find_running(tokens.request_id());
+  if (request == nullptr) return;
+  deliver(*request, {tokens.ids().begin(), tokens.ids().end()}, tokens.cached_device_tokens());
+}
+
+void GroupActor::deliver(Request& request, std::vector<TokenId> tokens, uint32_t cached_tokens) {
+  TokensArrived arrived;
+  arrived.admitted = request.admitted;
+  if (!request.hits_counted) {
+    request.hits_counted = true;
+    const uint32_t hits = std::min(cached_tokens, request.first_cached_tokens.value_or(0));
+    const uint32_t queries = request.submit.plan->prefix_tokens();
+    arrived.cached_tokens = hits;
+    queried_tokens_ += queries;
+    hit_tokens_ += hits;
+    metrics_->queries_tokens.Increment(queries);
+    metrics_->hits_device_tokens.Increment(hits);
+  }
+  request.generated.insert(request.generated.end(), tokens.begin(), tokens.end());
+  arrived.tokens = std::move(tokens);
+  if (!request.withdrawn) request.submit.reply.send(std::move(arrived));
+}
+
+void GroupActor::on_need_blocks(const worker::v1::NeedBlocks& need) {
+  pending_growth_.push_back(need);
+}
+
+void GroupActor::on_load(const worker::v1::Load& load) {
+  if (load.last_command() != commands_sent_) return;  // it has not seen all that the ledger has
+  if (load.free_blocks() == ledger_.free() && load.reserved_blocks() == ledger_.reserved() &&
+      load.cached_blocks() == ledger_.cached()) {
+    return;
+  }
+  ++ledger_mismatches_;
+  metrics_->ledger_mismatches.Increment();
+  log::error("ledger differs from the worker's count", {{"free", ledger_.free()},
+                                                        {"worker_free", load.free_blocks()},
+                                                        {"reserved", ledger_.reserved()},
+                                                        {"worker_reserved", load.reserved_blocks()},
+                                                        {"cached", ledger_.cached()},
+                                                        {"worker_cached", load.cached_blocks()}});
+}
+
+void GroupActor::on_finished(const worker::v1::Finished& finished) {
+  auto it = running_.find(finished.request_id());
+  if (it == running_.end()) return;
+  Request request = take_back(it);
+  if (request.withdrawn) return end_withdrawn(request);  // its last tokens went nowhere
+  // An answer without a token still had a prefix.
+  if (!request.hits_counted) deliver(request, {}, finished.cached_device_tokens());
+  metrics_->finished.Increment();
+  end(request, absl::OkStatus(), finished.reason());
+}
+
+void GroupActor::on_cancelled(const worker::v1::Cancelled& cancelled) {
+  auto it = running_.find(cancelled.request_id());
+  if (it == running_.end()) return;
+  Request request = take_back(it);
+  end_withdrawn(request);
+}
+
+void GroupActor::on_failed(const worker::v1::Failed& failed) {
+  auto it = running_.find(failed.request_id());
+  if (it == running_.end()) return;
+  Request request = take_back(it);
+  if (request.withdrawn) return end_withdrawn(request);
+  switch (failed.code()) {
+    case worker::v1::FAILURE_CODE_PREEMPTED:
+      requeue(std::move(request));
+      return;
+    case worker::v1::FAILURE_CODE_MISSING: {
+      std::vector<SegmentId> gone;
+      for (const std::string& bytes : failed.missing_segment_ids()) {
+        if (const auto id = SegmentId::parse(bytes); id.ok()) {
+          const auto removed = tree_->remove_subtree(*id);
+          gone.insert(gone.end(), removed.begin(), removed.end());
+        }
+      }
+      drop(gone);  // what lay below a missing segment is out of reach
+      if (++request.misses <= kMaxMisses) {
+        requeue(std::move(request));
+        return;
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  metrics_->failed.Increment();
+  log::error("request failed on the worker",
+             {{"request_id", request.submit.request_id}, {"error", failed.message()}});
+  end(request,
+      failed.code() == worker::v1::FAILURE_CODE_INVALID
+          ? absl::InvalidArgumentError(failed.message())
+          : absl::InternalError(absl::StrCat("the worker failed: ", failed.message())),
+      worker::v1::FINISH_REASON_UNSPECIFIED);
+}
+
+}  // namespace ragcache::controller
