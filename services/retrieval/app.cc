@@ -74,10 +74,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
       parts->corpus, Corpus::open(folder, index, threads + 2, std::move(format), *parts->embedder));
   parts->service = std::make_unique<Service>(*parts->corpus, *parts->embedder, *parts->metrics,
                                              folder_name(config.embedding_model), threads);
-  const std::string address =
-      config.address.empty() ? "unix:" + config.state_dir + "/retrieval.sock" : config.address;
   const std::array<grpc::Service*, 1> services = {parts->service.get()};
-  RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(address, services));
+  RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(config.listen, services));
   log::info("retrieval ready", {{"address", parts->server->address()},
                                 {"documents", parts->corpus->store().document_count()},
                                 {"index", parts->corpus->index_kind()},

@@ -9,7 +9,7 @@ namespace ragcache::retrieval {
 
 struct Config {
   // Where the service listens: unix:PATH or host:port.
-  std::string address;
+  std::string listen;
 
   std::string state_dir = "state";
   std::string model;
