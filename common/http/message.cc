@@ -103,7 +103,7 @@ absl::Status parse_target(std::string_view target, Request& request) {
     const size_t slash = target.find_first_of("/?");
     target = slash == std::string_view::npos ? std::string_view() : target.substr(slash);
     if (target.empty() || target.front() == '?') {
-      request.path = "/";
+      request.path.assign(1, '/');  // GCC 12 warns of a literal here (its bug 105651)
     }
     break;
   }
