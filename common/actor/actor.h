@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "common/check.h"
@@ -90,27 +93,30 @@ class ActorRef {
 
   template <typename M>
   void send(M message) const {
-    cell_->mailbox_->post(delivery(std::move(message)));
+    cell_->mailbox_->post([cell = cell_, message = std::move(message)]() mutable {
+      deliver(cell, std::move(message));
+    });
   }
 
-  // Delivers to the actor itself or another after `delay`. A timer that has lost its meaning is
-  // ignored by the receiver: timers carry what they were for.
+  // Delivers after `delay`, unless nobody refers to the actor any more. A timer that has lost its
+  // meaning is ignored by the receiver: timers carry what they were for.
   template <typename M>
   void send_after(Duration delay, M message) const {
-    cell_->mailbox_->post_after(delay, delivery(std::move(message)));
+    cell_->mailbox_->post_after(
+        delay, [weak = std::weak_ptr(cell_), message = std::move(message)]() mutable {
+          if (auto cell = weak.lock()) deliver(cell, std::move(message));
+        });
   }
 
   explicit operator bool() const { return cell_ != nullptr; }
 
  private:
   template <typename M>
-  Mailbox::Task delivery(M message) const {
-    return [cell = cell_, message = std::move(message)]() mutable {
-      if (cell->actor_ == nullptr) return;
-      ActorContext context(cell);
-      static_cast<A*>(cell->actor_.get())->handle(std::move(message), context);
-      if (context.stopped()) cell->actor_.reset();
-    };
+  static void deliver(const std::shared_ptr<ActorCell>& cell, M message) {
+    if (cell->actor_ == nullptr) return;
+    ActorContext context(cell);
+    static_cast<A*>(cell->actor_.get())->handle(std::move(message), context);
+    if (context.stopped()) cell->actor_.reset();
   }
 
   std::shared_ptr<ActorCell> cell_;
@@ -145,7 +151,7 @@ class Address {
   std::tuple<std::function<void(Messages)>...> send_;
 };
 
-// Makes actors. What runs them is the subclass's choice.
+// Makes actors. What runs them is the subclass's choice. Thread safe.
 class ActorRuntime {
  public:
   virtual ~ActorRuntime() = default;
@@ -161,11 +167,23 @@ class ActorRuntime {
     } else {
       cell->actor_ = std::make_shared<A>(std::forward<Args>(args)...);
     }
+    remember(cell);
     return self;
   }
 
  protected:
   virtual std::unique_ptr<Mailbox> make_mailbox() = 0;
+
+  // Ends all actors, though they may refer to one another in circles.
+  // REQUIRES: no task runs, nor will one.
+  void destroy_actors();
+
+ private:
+  void remember(const std::shared_ptr<ActorCell>& cell);
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::weak_ptr<ActorCell>> cells_;
+  size_t prune_at_ = 1024;
 };
 
 }  // namespace ragcache

@@ -126,5 +126,34 @@ TEST(ThreadRuntime, HandlesOneMessageAtATimeInOrderPerSender) {
   for (const Note& note : notes) EXPECT_EQ(note.number, next[note.sender]++);
 }
 
+struct Remember {
+  Address<Note> other;
+};
+
+// Refers to whatever it was told, and says when it is gone.
+class Holder {
+ public:
+  explicit Holder(std::shared_ptr<int> alive) : alive_(std::move(alive)) {}
+  void handle(Remember remember, ActorContext&) { other_ = remember.other; }
+  void handle(Note, ActorContext&) {}
+
+ private:
+  std::shared_ptr<int> alive_;
+  Address<Note> other_;
+};
+
+TEST(ThreadRuntime, EndsActorsThatReferToOneAnother) {
+  auto runtime = std::make_unique<ThreadRuntime>(2);
+  auto alive = std::make_shared<int>();
+  auto first = runtime->spawn<Holder>(alive);
+  auto second = runtime->spawn<Holder>(alive);
+  first.send(Remember{second});
+  second.send(Remember{first});
+  first.send_after(std::chrono::hours(1), Note{});
+  runtime.reset();
+  EXPECT_EQ(alive.use_count(), 1);
+  first.send(Note{});  // to nobody
+}
+
 }  // namespace
 }  // namespace ragcache

@@ -31,7 +31,8 @@ class SimRuntime::SimMailbox : public Mailbox {
 SimRuntime::SimRuntime(uint64_t seed, Duration max_delay) : max_delay_(max_delay), random_(seed) {}
 
 SimRuntime::~SimRuntime() {
-  // Tasks may own the last references to other mailboxes; these must still find the runtime.
+  destroy_actors();
+  // Tasks may own the last references to mailboxes; these must still find the runtime.
   while (!events_.empty()) events_.pop();
 }
 

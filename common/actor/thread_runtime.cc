@@ -1,34 +1,42 @@
 #include "common/actor/thread_runtime.h"
 
-#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <random>
+#include <thread>
 
 namespace ragcache {
 
+// Shared by the mailboxes: a message may be sent from elsewhere after the runtime is gone.
 struct ThreadRuntime::Pool {
-  explicit Pool(int threads) : threads(threads) {}
-  boost::asio::thread_pool threads;
+  boost::asio::io_context context;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{
+      context.get_executor()};
+  std::vector<std::thread> threads;
 };
 
 namespace {
 
-using Strand = boost::asio::strand<boost::asio::thread_pool::executor_type>;
-
-// The handlers that Asio stores must be copyable on this version's executors; a shared task is.
+// Asio wants handlers that can be copied; a shared task can.
 auto shared(Mailbox::Task task) {
   return [task = std::make_shared<Mailbox::Task>(std::move(task))] { (*task)(); };
 }
 
+template <typename Pool>
 class StrandMailbox : public Mailbox {
  public:
-  explicit StrandMailbox(Strand strand)
-      : strand_(std::move(strand)), random_(std::random_device{}()) {}
+  explicit StrandMailbox(std::shared_ptr<Pool> pool)
+      : pool_(std::move(pool)),
+        strand_(boost::asio::make_strand(pool_->context)),
+        random_(std::random_device{}()) {}
 
-  void post(Task task) override { boost::asio::post(strand_, shared(std::move(task))); }
+  void post(Task task) override {
+    if (pool_->context.stopped()) return;
+    boost::asio::post(strand_, shared(std::move(task)));
+  }
 
   void post_after(Duration delay, Task task) override {
     auto timer = std::make_shared<boost::asio::steady_timer>(strand_, delay);
@@ -42,25 +50,37 @@ class StrandMailbox : public Mailbox {
   uint64_t random() override { return random_(); }
 
  private:
-  Strand strand_;
+  const std::shared_ptr<Pool> pool_;
+  boost::asio::strand<boost::asio::io_context::executor_type> strand_;
   std::mt19937_64 random_;  // tasks of this mailbox run one at a time
 };
 
 }  // namespace
 
-ThreadRuntime::ThreadRuntime(int threads) : pool_(std::make_shared<Pool>(threads)) {
+ThreadRuntime::ThreadRuntime(int threads) : pool_(std::make_shared<Pool>()) {
   RAG_CHECK(threads >= 1);
+  for (int i = 0; i < threads; ++i) {
+    pool_->threads.emplace_back([pool = pool_.get()] { pool->context.run(); });
+  }
 }
 
 ThreadRuntime::~ThreadRuntime() { stop(); }
 
 void ThreadRuntime::stop() {
-  pool_->threads.stop();
-  pool_->threads.join();
+  if (pool_->threads.empty()) return;
+  pool_->context.stop();
+  for (std::thread& thread : pool_->threads) thread.join();
+  pool_->threads.clear();
+  destroy_actors();
+  // Waiting messages hold mailboxes, which hold the pool: with no actor left they come to nothing.
+  pool_->work.reset();
+  pool_->context.restart();
+  pool_->context.poll();
+  pool_->context.stop();
 }
 
 std::unique_ptr<Mailbox> ThreadRuntime::make_mailbox() {
-  return std::make_unique<StrandMailbox>(boost::asio::make_strand(pool_->threads.get_executor()));
+  return std::make_unique<StrandMailbox<Pool>>(pool_);
 }
 
 }  // namespace ragcache

@@ -11,10 +11,10 @@ class ThreadRuntime : public ActorRuntime {
  public:
   // REQUIRES: threads >= 1.
   explicit ThreadRuntime(int threads);
-  // Messages still waiting are dropped with their actors.
   ~ThreadRuntime() override;
 
-  // Ends the threads after the messages they are handling. Idempotent.
+  // Ends the threads after the messages they are handling, then the actors; messages still waiting
+  // or sent later are dropped. Idempotent, from one thread.
   void stop();
 
  private:
