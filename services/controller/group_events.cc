@@ -113,12 +113,17 @@ void GroupActor::on_segment_ready(const worker::v1::SegmentReady& ready) {
   Request* request = find_running(ready.request_id());
   const auto id = SegmentId::parse(ready.segment_id());
   if (request == nullptr || !id.ok()) return;
-  const uint32_t blocks = std::min(ready.blocks(), request->reserved_segment_blocks);
-  request->reserved_segment_blocks -= blocks;
+  // A segment that the tree had but the worker had lost is computed out of the private share.
+  const uint32_t of_segments = std::min(ready.blocks(), request->reserved_segment_blocks);
+  const uint32_t of_private =
+      std::min(ready.blocks() - of_segments, request->reserved_private_blocks);
+  request->reserved_segment_blocks -= of_segments;
+  request->reserved_private_blocks -= of_private;
+  const uint32_t blocks = of_segments + of_private;
   if (tree_->set_cached(*id)) {
     ledger_.cache_reserved(blocks);
   } else {
-    ledger_.unreserve(blocks);  // computed again though the tree had it
+    ledger_.unreserve(blocks);
   }
 }
 

@@ -110,24 +110,30 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
   Running request;
   request.generate = command;
   std::vector<std::string> missing;
+  uint32_t missing_blocks = 0;
   for (int i = 0; i < command.segments_size(); ++i) {
     const worker::v1::Segment& segment = command.segments(i);
     const bool expected = segment.expected_tier() == types::v1::TIER_DEVICE;
     auto it = segments_.find(segment.id());
-    RAG_CHECK(expected || it == segments_.end());
+    RAG_CHECK(expected || it == segments_.end() || !missing.empty());
     if (expected && it == segments_.end()) {
       missing.push_back(segment.id());
+      missing_blocks += blocks_of(static_cast<size_t>(segment.tokens_size()));
     } else if (expected) {
       RAG_CHECK(std::equal(segment.tokens().begin(), segment.tokens().end(),
                            it->second.tokens.begin(), it->second.tokens.end()));
-      RAG_CHECK(request.next_segment == static_cast<size_t>(i) || !missing.empty());
+      RAG_CHECK(missing.empty());  // only leaves are ever forgotten
       ++request.next_segment;
       request.cached_tokens += static_cast<uint32_t>(segment.tokens_size());
     } else {
       request.segment_blocks += blocks_of(static_cast<size_t>(segment.tokens_size()));
     }
   }
-  if (!missing.empty()) {
+  // What is gone is computed again if the reservation has room for it.
+  const uint32_t needed = request.segment_blocks + missing_blocks +
+                          blocks_of(static_cast<size_t>(command.tail_tokens_size()) + 1);
+  if (needed > command.reserved_blocks()) {
+    RAG_CHECK(!missing.empty());
     ExecuteResponse event;
     event.mutable_failed()->set_request_id(command.request_id());
     event.mutable_failed()->set_code(worker::v1::FAILURE_CODE_MISSING);
@@ -135,9 +141,7 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
     tell(std::move(event));
     return;
   }
-  RAG_CHECK(command.reserved_blocks() >=
-            request.segment_blocks +
-                blocks_of(static_cast<size_t>(command.tail_tokens_size()) + 1));
+  request.segment_blocks += missing_blocks;
   request.private_blocks = command.reserved_blocks() - request.segment_blocks;
   for (size_t i = 0; i < request.next_segment; ++i) {
     const worker::v1::Segment& segment = command.segments(static_cast<int>(i));
@@ -171,12 +175,12 @@ void FakeWorker::advance(Running& request, ActorContext&) {
         request.next_segment == 0
             ? ""
             : request.generate.segments(static_cast<int>(request.next_segment) - 1).id();
-    const bool inserted =
-        segments_
-            .emplace(segment.id(),
-                     Segment{parent, {segment.tokens().begin(), segment.tokens().end()}, 1})
-            .second;
-    RAG_CHECK(inserted);  // one request computes a segment, the others wait for it
+    // Two requests compute one segment only if both expected it and it was gone.
+    Segment& held = segments_[segment.id()];
+    RAG_CHECK(held.tokens.empty() || segment.expected_tier() == types::v1::TIER_DEVICE);
+    held.parent = parent;
+    held.tokens.assign(segment.tokens().begin(), segment.tokens().end());
+    ++held.pins;
     request.pinned.push_back(segment.id());
     request.segment_blocks -= blocks;
     request.context.insert(request.context.end(), segment.tokens().begin(), segment.tokens().end());
