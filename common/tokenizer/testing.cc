@@ -32,13 +32,14 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> TinyVocabulary::load() const {
 }
 
 std::shared_ptr<const Tokenizer> demo_tokenizer() {
-  const char* deps = std::getenv("RAG_DEPS_DIR");
-  RAG_CHECK(deps != nullptr);
-  const auto file = GgufFile::open(str_cat(deps, "/models/SmolLM2-135M-Instruct.Q4_1.gguf"));
-  RAG_CHECK(file.ok());
-  const auto tokenizer = load_gguf_tokenizer(**file);
-  RAG_CHECK(tokenizer.ok());
-  return *tokenizer;
+  static const std::shared_ptr<const Tokenizer> tokenizer = [] {
+    const char* deps = std::getenv("RAG_DEPS_DIR");
+    RAG_CHECK(deps != nullptr);
+    const auto file = GgufFile::open(str_cat(deps, "/models/SmolLM2-135M-Instruct.Q4_1.gguf"));
+    RAG_CHECK(file.ok());
+    return *load_gguf_tokenizer(**file);
+  }();
+  return tokenizer;
 }
 
 std::string random_bytes(std::mt19937_64& random, size_t n_parts) {

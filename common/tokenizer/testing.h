@@ -24,7 +24,7 @@ struct TinyVocabulary {
   absl::StatusOr<std::shared_ptr<const Tokenizer>> load() const;
 };
 
-// The tokenizer of the demo's model in RAG_DEPS_DIR.
+// The tokenizer of the demo's model in RAG_DEPS_DIR, loaded once a process.
 std::shared_ptr<const Tokenizer> demo_tokenizer();
 
 // Bytes of which many are valid UTF-8 and many are nearly so.

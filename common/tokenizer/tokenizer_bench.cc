@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/strings.h"
 #include "common/tokenizer/testing.h"
+#include "common/tokenizer/word_piece.h"
 
 namespace ragcache {
 namespace {
@@ -37,8 +38,21 @@ void BytePairEncode(benchmark::State& state) {
 }
 BENCHMARK(BytePairEncode)->Unit(benchmark::kMillisecond);
 
+void WordPieceEncode(benchmark::State& state) {
+  const auto tokenizer = WordPieceTokenizer::load(
+      str_cat(std::getenv("RAG_DEPS_DIR"), "/models/all-minilm-l6-v2/vocab.txt"));
+  RAG_CHECK(tokenizer.ok());
+  const std::string text = demo_text();
+  for (auto _ : state) benchmark::DoNotOptimize((*tokenizer)->encode(text, text.size()));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * text.size()));
+}
+BENCHMARK(WordPieceEncode)->Unit(benchmark::kMillisecond);
+
 void LoadTokenizer(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(demo_tokenizer());
+  const auto file = GgufFile::open(
+      str_cat(std::getenv("RAG_DEPS_DIR"), "/models/SmolLM2-135M-Instruct.Q4_1.gguf"));
+  RAG_CHECK(file.ok());
+  for (auto _ : state) benchmark::DoNotOptimize(load_gguf_tokenizer(**file));
 }
 BENCHMARK(LoadTokenizer)->Unit(benchmark::kMillisecond);
 

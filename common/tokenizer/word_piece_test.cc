@@ -16,6 +16,7 @@
 namespace ragcache {
 namespace {
 
+using namespace std::string_view_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -38,10 +39,9 @@ TEST(BertWords, SplitsAtPunctuationAndCjkAndStripsAccents) {
 }
 
 TEST(BertWords, DropsControlAndInvalidCharacters) {
-  EXPECT_THAT(bert_words(std::string_view("a\0b\x01\x0b"
-                                          "c\u200d\xff\ufffd"
-                                          "d\te\n",
-                                          19)),
+  EXPECT_THAT(bert_words("a\0b\x01\x0b"
+                         "c\u200d\xff\ufffd"
+                         "d\te\n"sv),
               ElementsAre("abcd", "e"));
   EXPECT_THAT(bert_words("a\u00a0b\u3000c\u2028d"), ElementsAre("a", "b", "c", "d"));
   EXPECT_THAT(bert_words(" \t\r\n"), ElementsAre());
