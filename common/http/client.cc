@@ -14,7 +14,6 @@
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
-#include <charconv>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -233,19 +232,14 @@ absl::StatusOr<Client> Client::create(std::string_view url, ClientOptions option
   const size_t slash = std::min(url.find('/'), url.size());
   std::string_view prefix = url.substr(slash);
   if (prefix.ends_with('/')) prefix.remove_suffix(1);
-  const std::string_view authority = url.substr(0, slash);
-  const size_t colon = authority.rfind(':');
-  std::string_view host = authority.substr(0, colon);
-  const std::string_view port =
-      colon == std::string_view::npos ? "80" : authority.substr(colon + 1);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  uint16_t number = 0;
-  const auto [end, fault] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (host.empty() || fault != std::errc() || end != port.data() + port.size() || number == 0) {
+  std::string authority(url.substr(0, slash));
+  if (authority.rfind(':') == std::string::npos) authority += ":80";
+  absl::StatusOr<HostPort> server = parse_host_port(authority);
+  if (!server.ok() || server->port == 0) {
     return absl::InvalidArgumentError(
         str_cat("url ", whole, ": must be http://host:port with a port of 1 to 65535"));
   }
-  return Client(std::string(host), std::string(port), std::string(prefix), options);
+  return Client(server->host, std::to_string(server->port), std::string(prefix), options);
 }
 
 absl::StatusOr<Response> Client::fetch(const ClientRequest& request) {

@@ -1,12 +1,14 @@
 #include "common/http/message.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <random>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "common/strings.h"
 
 namespace ragcache::http {
 namespace {
@@ -32,6 +34,21 @@ bool equals_ignore_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
     return absl::ascii_tolower(x) == absl::ascii_tolower(y);
   });
+}
+
+absl::StatusOr<HostPort> parse_host_port(std::string_view text) {
+  const size_t colon = std::min(text.rfind(':'), text.size());
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(std::min(colon + 1, text.size()));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  uint16_t port = 0;
+  const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (host.empty() || digits.empty() || fault != std::errc() ||
+      end != digits.data() + digits.size()) {
+    return absl::InvalidArgumentError(
+        str_cat("address `", text.substr(0, 200), "`: must be host:port, the port 0 to 65535"));
+  }
+  return HostPort{std::string(host), port};
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

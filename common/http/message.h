@@ -56,6 +56,14 @@ struct Response {
   Headers headers;
 };
 
+struct HostPort {
+  std::string host;
+  uint16_t port;
+};
+
+// "host:port", the host of an IPv6 address in brackets.
+absl::StatusOr<HostPort> parse_host_port(std::string_view text);
+
 // The pieces of `text` between separators: one more than there are separators.
 std::vector<std::string_view> split(std::string_view text, char separator);
 

@@ -41,6 +41,14 @@ TEST(RequestTarget, TakesTheAbsoluteForm) {
   EXPECT_EQ(root.path, "/");
 }
 
+TEST(HostPort, TakesNamesAndBracketedAddresses) {
+  EXPECT_EQ(parse_host_port("[::1]:0")->host, "::1");
+  EXPECT_EQ(parse_host_port("localhost:65535")->port, 65535);
+  for (const char* text : {"", ":", "x", "x:", ":1", "x:65536", "x:-1", "x:1y"}) {
+    EXPECT_FALSE(parse_host_port(text).ok()) << text;
+  }
+}
+
 TEST(RequestId, RefusesWhatCouldForgeALogLineOrHeader) {
   EXPECT_TRUE(is_valid_request_id(new_request_id()));
   EXPECT_NE(new_request_id(), new_request_id());
