@@ -19,10 +19,10 @@ std::string demo_text() {
   constexpr size_t kBytesMax = 4 << 20;
   std::ifstream file(str_cat(std::getenv("RAG_DEPS_DIR"), "/data/wiki_summaries.json"));
   RAG_CHECK(file.is_open());
+  const nlohmann::json summaries = nlohmann::json::parse(file);
   std::string text;
-  for (const auto& [title, summary] : nlohmann::json::parse(file).items()) {
-    text += str_cat(title, "\n", summary.is_string() ? summary.get<std::string>() : summary.dump(),
-                    "\n\n");
+  for (const auto& [title, summary] : summaries.items()) {
+    text += str_cat(title, "\n", summary.at("extract").get_ref<const std::string&>(), "\n\n");
     if (text.size() > kBytesMax) break;
   }
   return text;
