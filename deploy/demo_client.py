@@ -162,8 +162,10 @@ def print_figures(figures):
 
 def ask_and_print(client, label, question, rag):
     print(f"  {label}: {question}", flush=True)
-    answer, documents, figures = client.ask(question, rag, on_documents=print_documents,
-                                            on_text=Printer())
+    # A question that names its documents has no scores to show.
+    answer, documents, figures = client.ask(
+        question, rag, on_documents=None if "documents" in rag else print_documents,
+        on_text=Printer())
     print_figures(figures)
     return answer, documents, figures
 
@@ -176,7 +178,7 @@ def ask_pair(client, number, question, follow_up):
     if len(documents) != TOP_K:
         raise DemoError(f"'{question}' found {len(documents)} documents instead of {TOP_K}: "
                         "are the demo's documents ingested?")
-    _, _, warm = ask_and_print(client, "warm", follow_up,
+    _, _, warm = ask_and_print(client, "warm, on the same documents", follow_up,
                                {"documents": [document["id"] for document in documents]})
     shown = [{key: document[key] for key in ("id", "title", "score")} for document in documents]
     return {"question": question, "answer": answer, "documents": shown, "cold": cold, "warm": warm}
