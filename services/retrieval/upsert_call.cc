@@ -9,22 +9,38 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/tokenizer/utf8.h"
 
 namespace ragcache::retrieval {
 namespace {
 
 absl::Status check_field(const std::string& value, absl::string_view name, size_t max,
                          bool may_be_empty) {
-  if (value.empty() && !may_be_empty)
+  if (value.empty() && !may_be_empty) {
     return absl::InvalidArgumentError(str_cat(name, ": is empty"));
-  if (value.size() <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(str_cat(name, ": ", value.size(), " bytes, at most ", max));
+  }
+  if (value.size() > max) {
+    return absl::InvalidArgumentError(str_cat(name, ": ", value.size(), " bytes, at most ", max));
+  }
+  for (size_t at = 0; at < value.size();) {
+    const Utf8Char character = read_utf8(value, at);
+    if (!character.valid) {
+      return absl::InvalidArgumentError(str_cat(name, ": no valid UTF-8 at byte ", at));
+    }
+    at += character.n_bytes;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status check_item(const v1::UpsertDocumentsRequest::Item& item) {
   RAG_RETURN_IF_ERROR(check_field(item.id(), "id", Limits::kIdBytes, false));
   RAG_RETURN_IF_ERROR(check_field(item.title(), "title", Limits::kTitleBytes, true));
   return check_field(item.text(), "text", Limits::kTextBytes, false);
+}
+
+// A status message is UTF-8 too.
+std::string named(const std::string& id) {
+  return check_field(id, "id", Limits::kIdBytes, false).ok() ? str_cat(" ('", id, "')") : "";
 }
 
 }  // namespace
@@ -63,9 +79,8 @@ absl::Status UpsertCall::take_items() {
   }
   for (v1::UpsertDocumentsRequest::Item& item : *request_.mutable_items()) {
     if (const absl::Status status = check_item(item); !status.ok()) {
-      return absl::InvalidArgumentError(str_cat("document ", received_, " of this call ('",
-                                                item.id().substr(0, Limits::kIdBytes), "'), ",
-                                                status.message()));
+      return absl::InvalidArgumentError(str_cat("document ", received_, " of this call",
+                                                named(item.id()), ", ", status.message()));
     }
     ++received_;
     const std::lock_guard lock(mutex_);

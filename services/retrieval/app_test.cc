@@ -1,0 +1,368 @@
+#include "services/retrieval/app.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/hash.h"
+#include "common/rpc/server.h"
+#include "common/strings.h"
+#include "common/tokenizer/tokenizer.h"
+#include "common/weights/gguf.h"
+#include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
+
+namespace ragcache::retrieval {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+using Item = v1::UpsertDocumentsRequest::Item;
+
+std::string models() { return std::string(std::getenv("RAG_DEPS_DIR")) + "/models"; }
+
+Item item(const std::string& id, const std::string& title, const std::string& text) {
+  Item made;
+  made.set_id(id);
+  made.set_title(title);
+  made.set_text(text);
+  return made;
+}
+
+const std::vector<Item>& encyclopedia() {
+  static const std::vector<Item> items = {
+      item("bees", "Bees", "Honey bees dance in the hive to tell others where flowers are."),
+      item("tides", "Tides", "The moon pulls the sea, so the tide rises twice a day."),
+      item("bread", "Bread", "Yeast makes the dough rise before it is baked in the oven."),
+      item("saturn", "Saturn", "A small telescope shows the rings of the planet Saturn."),
+      item("violin", "Violin", "The strings of a violin are bowed; its body is made of spruce."),
+      item("comet", "", "Comets are lumps of ice and dust that grow a tail near the sun.")};
+  return items;
+}
+
+class RetrievalApp : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        ::testing::TempDir() + "app_" + std::to_string(getpid()) + "_" + std::to_string(++folders_);
+    std::filesystem::remove_all(folder_);
+    config_.state_dir = folder_;
+    config_.model = models() + "/SmolLM2-135M-Instruct.Q4_1.gguf";
+    config_.embedding_model = models() + "/all-minilm-l6-v2";
+  }
+  void TearDown() override {
+    app_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void start() {
+    auto app = App::start(config_, registry_);
+    ASSERT_TRUE(app.ok()) << app.status();
+    app_ = *std::move(app);
+    stub_ = v1::RetrievalService::NewStub(make_channel(app_->address()));
+  }
+
+  std::string start_error() {
+    const auto app = App::start(config_, std::make_shared<prometheus::Registry>());
+    EXPECT_FALSE(app.ok());
+    return std::string(app.status().message());
+  }
+
+  struct Upserted {
+    grpc::Status status;
+    uint64_t accepted = 0;
+    uint64_t tokens = 0;
+  };
+
+  // `per_message` items a message.
+  Upserted upsert(const std::vector<Item>& items, size_t per_message = 4) {
+    grpc::ClientContext context;
+    const auto stream = stub_->UpsertDocuments(&context);
+    for (size_t begin = 0; begin < items.size(); begin += per_message) {
+      v1::UpsertDocumentsRequest request;
+      for (size_t i = begin; i < std::min(begin + per_message, items.size()); ++i) {
+        *request.add_items() = items[i];
+      }
+      if (!stream->Write(request)) break;
+    }
+    stream->WritesDone();
+    Upserted upserted;
+    v1::UpsertDocumentsResponse response;
+    while (stream->Read(&response)) {
+      EXPECT_GE(response.accepted(), upserted.accepted);
+      upserted.accepted = response.accepted();
+      upserted.tokens = response.tokens();
+    }
+    upserted.status = stream->Finish();
+    return upserted;
+  }
+
+  grpc::Status search(const std::string& query, uint32_t top_k, v1::SearchResponse& response) {
+    grpc::ClientContext context;
+    v1::SearchRequest request;
+    request.set_query(query);
+    request.set_top_k(top_k);
+    const auto stream = stub_->Search(&context, request);
+    int finals = 0;
+    v1::SearchResponse stage;
+    while (stream->Read(&stage)) {
+      finals += stage.final();
+      response = stage;
+    }
+    const grpc::Status status = stream->Finish();
+    EXPECT_EQ(finals, status.ok() ? 1 : 0);
+    return status;
+  }
+
+  std::vector<std::string> found(const std::string& query, uint32_t top_k) {
+    v1::SearchResponse response;
+    const grpc::Status status = search(query, top_k, response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    std::vector<std::string> ids;
+    for (const auto& document : response.documents()) ids.push_back(document.id());
+    return ids;
+  }
+
+  grpc::Status get(const std::vector<std::string>& ids, v1::GetDocumentsResponse& response) {
+    grpc::ClientContext context;
+    v1::GetDocumentsRequest request;
+    request.mutable_ids()->Add(ids.begin(), ids.end());
+    return stub_->GetDocuments(&context, request, &response);
+  }
+
+  v1::GetInfoResponse info() {
+    grpc::ClientContext context;
+    v1::GetInfoResponse response;
+    EXPECT_TRUE(stub_->GetInfo(&context, {}, &response).ok());
+    return response;
+  }
+
+  static inline int folders_ = 0;
+  std::string folder_;
+  Config config_;
+  metrics::Registry registry_ = std::make_shared<prometheus::Registry>();
+  std::unique_ptr<App> app_;
+  std::unique_ptr<v1::RetrievalService::Stub> stub_;
+};
+
+TEST_F(RetrievalApp, FindsTheDocumentThatAQuestionIsAbout) {
+  start();
+  EXPECT_THAT(found("anything", 5), IsEmpty());
+  const Upserted upserted = upsert(encyclopedia());
+  ASSERT_TRUE(upserted.status.ok()) << upserted.status.error_message();
+  EXPECT_EQ(upserted.accepted, 6u);
+  EXPECT_GT(upserted.tokens, 6u * 10);
+  EXPECT_THAT(found("How does a bee say where food is?", 1), ElementsAre("bees"));
+  EXPECT_THAT(found("Why does the sea go up and down?", 1), ElementsAre("tides"));
+  EXPECT_THAT(found("Which planet has rings?", 1), ElementsAre("saturn"));
+  EXPECT_THAT(found("What grows a tail near the sun?", 1), ElementsAre("comet"));
+
+  v1::SearchResponse response;
+  ASSERT_TRUE(search("rings", 100, response).ok());
+  ASSERT_THAT(response.documents(), SizeIs(6));
+  EXPECT_GT(response.embed_us(), 0u);
+  for (int i = 1; i < 6; ++i) {
+    EXPECT_GE(response.documents(i - 1).score(), response.documents(i).score());
+  }
+  const auto model = GgufFile::open(config_.model);
+  const auto tokenizer = load_gguf_tokenizer(**model);
+  for (const auto& document : response.documents()) {
+    const std::vector<uint32_t> tokens(document.segment_tokens().begin(),
+                                       document.segment_tokens().end());
+    const std::string text = (*tokenizer)->decode(tokens);
+    EXPECT_THAT(text, HasSubstr(document.text()));
+    EXPECT_THAT(text, HasSubstr(document.title()));
+    const Digest digest = digest_of_tokens(tokens);
+    EXPECT_EQ(document.token_digest(), std::string(digest.begin(), digest.end()));
+  }
+  EXPECT_THAT(metrics::to_text(*registry_), HasSubstr("ragcache_documents 6\n"));
+}
+
+TEST_F(RetrievalApp, GetsListsReplacesAndDeletes) {
+  start();
+  ASSERT_TRUE(upsert(encyclopedia()).status.ok());
+  v1::GetDocumentsResponse got;
+  ASSERT_TRUE(get({"tides", "bees", "tides"}, got).ok());
+  ASSERT_THAT(got.documents(), SizeIs(3));
+  EXPECT_EQ(got.documents(0).id(), "tides");
+  EXPECT_EQ(got.documents(1).text(), encyclopedia()[0].text());
+  EXPECT_EQ(got.documents(2).content_digest(), got.documents(0).content_digest());
+
+  const grpc::Status missing = get({"bees", "unicorns"}, got);
+  EXPECT_EQ(missing.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(missing.error_message(), HasSubstr("unicorns"));
+
+  ASSERT_TRUE(upsert({item("bees", "Bees", "The bumblebee of the tundra shivers to keep warm."),
+                      item("violin", "Violin", "A bow of horse hair.")})
+                  .status.ok());
+  EXPECT_THAT(found("shivering insects", 1), ElementsAre("bees"));
+  EXPECT_EQ(info().documents(), 6u);
+
+  std::vector<std::string> ids;
+  v1::ListDocumentsRequest list;
+  list.set_limit(4);
+  while (true) {
+    grpc::ClientContext context;
+    v1::ListDocumentsResponse page;
+    ASSERT_TRUE(stub_->ListDocuments(&context, list, &page).ok());
+    EXPECT_EQ(page.total(), 6u);
+    if (page.documents().empty()) break;
+    for (const auto& document : page.documents()) ids.push_back(document.id());
+    list.set_after_id(ids.back());
+  }
+  EXPECT_THAT(ids, ElementsAre("bees", "bread", "comet", "saturn", "tides", "violin"));
+
+  grpc::ClientContext context;
+  v1::DeleteDocumentsRequest request;
+  for (const char* id : {"saturn", "unicorns", "comet"}) request.add_ids(id);
+  v1::DeleteDocumentsResponse response;
+  ASSERT_TRUE(stub_->DeleteDocuments(&context, request, &response).ok());
+  EXPECT_EQ(response.deleted(), 2u);
+  EXPECT_THAT(found("a planet with rings", 100), SizeIs(4));
+}
+
+TEST_F(RetrievalApp, KeepsTheCorpusOverARestartAndCostsNothingToSendAgain) {
+  start();
+  ASSERT_TRUE(upsert(encyclopedia()).status.ok());
+  app_.reset();
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/retrieval/vectors.index"));
+  start();
+  EXPECT_EQ(info().documents(), 6u);
+  EXPECT_EQ(info().index_kind(), "exact");
+  EXPECT_EQ(info().dimension(), 384u);
+  EXPECT_EQ(info().embedding_model(), "all-minilm-l6-v2");
+  EXPECT_THAT(found("Which planet has rings?", 1), ElementsAre("saturn"));
+  const Upserted again = upsert(encyclopedia());
+  EXPECT_EQ(again.accepted, 6u);
+  EXPECT_EQ(again.tokens, 0u);
+}
+
+TEST_F(RetrievalApp, AcknowledgesWhileTheClientStillSends) {
+  start();
+  grpc::ClientContext context;
+  const auto stream = stub_->UpsertDocuments(&context);
+  for (const Item& next : encyclopedia()) {
+    v1::UpsertDocumentsRequest request;
+    *request.add_items() = next;
+    ASSERT_TRUE(stream->Write(request));
+    v1::UpsertDocumentsResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    v1::GetDocumentsResponse got;
+    EXPECT_TRUE(get({next.id()}, got).ok());
+    EXPECT_THAT(found(next.text(), 1), ElementsAre(next.id()));
+  }
+  stream->WritesDone();
+  v1::UpsertDocumentsResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(RetrievalApp, NamesTheFieldTheBoundAndTheDocument) {
+  start();
+  const auto expect_refused = [&](const Item& bad, const std::vector<std::string>& parts) {
+    const Upserted upserted = upsert({encyclopedia()[0], encyclopedia()[1], bad});
+    EXPECT_EQ(upserted.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    for (const std::string& part : parts) {
+      EXPECT_THAT(upserted.status.error_message(), HasSubstr(part));
+    }
+  };
+  expect_refused(item("", "t", "x"), {"document 2", "id: is empty"});
+  expect_refused(item("i", "t", ""), {"'i'", "text: is empty"});
+  expect_refused(item("i", std::string(4097, 't'), "x"), {"title: 4097 bytes, at most 4096"});
+  expect_refused(item(std::string(513, 'i'), "", "x"), {"id: 513 bytes, at most 512"});
+  expect_refused(item("i", "", std::string((2 << 20) + 1, 'x')),
+                 {"text: 2097153 bytes, at most 2097152"});
+  expect_refused(item("i", "", "no \xff utf-8"), {"'i'", "text: no valid UTF-8 at byte 3"});
+  expect_refused(item("\xc3", "", "x"), {"document 2 of this call, id: no valid UTF-8 at byte 0"});
+  // What stood before the bad one is there.
+  EXPECT_EQ(info().documents(), 2u);
+  EXPECT_EQ(upsert(std::vector<Item>(1001, encyclopedia()[0]), 1001).status.error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::SearchResponse response;
+  EXPECT_THAT(search("", 1, response).error_message(), HasSubstr("query: is empty"));
+  EXPECT_THAT(search("x", 0, response).error_message(), HasSubstr("top_k: 0, must be 1..1000"));
+  EXPECT_THAT(search("x", 1001, response).error_message(), HasSubstr("top_k: 1001"));
+  EXPECT_THAT(search(std::string(70000, 'x'), 1, response).error_message(),
+              HasSubstr("query: 70000 bytes, at most 65536"));
+  EXPECT_TRUE(search(std::string(60000, 'x'), 1, response).ok());
+}
+
+// Every search sees each document once, in its old version or its new one.
+TEST_F(RetrievalApp, SearchesWhileDocumentsAreReplaced) {
+  start();
+  const auto version = [](int round) {
+    std::vector<Item> items;
+    for (int i = 0; i < 24; ++i) {
+      items.push_back(item(str_cat("d", i), "Lighthouse", str_cat("Keeper ", i, ", year ", round)));
+    }
+    return items;
+  };
+  ASSERT_TRUE(upsert(version(0)).status.ok());
+  std::atomic<bool> done = false;
+  std::vector<std::thread> searchers;
+  for (int t = 0; t < 3; ++t) {
+    searchers.emplace_back([&] {
+      while (!done) {
+        const std::vector<std::string> ids = found("keeper of the lighthouse", 100);
+        EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 24u);
+        EXPECT_THAT(ids, SizeIs(24));
+      }
+    });
+  }
+  for (int round = 1; round <= 4; ++round) EXPECT_TRUE(upsert(version(round)).status.ok());
+  done = true;
+  for (std::thread& searcher : searchers) searcher.join();
+}
+
+TEST_F(RetrievalApp, StopsACancelledIngest) {
+  start();
+  std::string text;
+  for (int i = 0; i < 250; ++i) text += "harbour ";
+  grpc::ClientContext context;
+  const auto stream = stub_->UpsertDocuments(&context);
+  v1::UpsertDocumentsRequest request;
+  for (int i = 0; i < 400; ++i) *request.add_items() = item(str_cat("d", i), "", text);
+  ASSERT_TRUE(stream->Write(request));
+  context.TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  // Returns only after the work has ended.
+  app_.reset();
+  start();
+  EXPECT_LT(info().documents(), 400u);
+}
+
+TEST_F(RetrievalApp, SaysWhatKeepsItFromStarting) {
+  start();
+  EXPECT_THAT(start_error(), HasSubstr("in use by another process"));
+  app_.reset();
+
+  Config config = config_;
+  config_.model = folder_ + "/none.gguf";
+  EXPECT_THAT(start_error(), HasSubstr("none.gguf"));
+  config_ = config;
+  config_.embedding_model = folder_ + "/no-model";
+  EXPECT_THAT(start_error(), HasSubstr("no-model"));
+  config_ = config;
+  std::ofstream(folder_ + "/file") << "x";
+  config_.state_dir = folder_ + "/file";
+  EXPECT_THAT(start_error(), HasSubstr(folder_ + "/file"));
+  config_ = config;
+  std::ofstream(folder_ + "/retrieval/documents.db", std::ios::trunc) << std::string(9000, 'x');
+  EXPECT_THAT(start_error(), HasSubstr("documents.db"));
+}
+
+}  // namespace
+}  // namespace ragcache::retrieval
