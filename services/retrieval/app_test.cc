@@ -59,6 +59,7 @@ class RetrievalApp : public ::testing::Test {
         ::testing::TempDir() + "app_" + std::to_string(getpid()) + "_" + std::to_string(++folders_);
     std::filesystem::remove_all(folder_);
     config_.state_dir = folder_;
+    config_.listen = "unix:" + folder_ + "/retrieval.sock";
     config_.model = models() + "/SmolLM2-135M-Instruct.Q4_1.gguf";
     config_.embedding_model = models() + "/all-minilm-l6-v2";
   }

@@ -81,13 +81,16 @@ void Embedder::run() {
     Job* slice_of = nullptr;
     {
       const std::lock_guard lock(mutex_);
+      const bool is_ingest_due =
+          !stopping_ && !ingest_.empty() && query_batches_in_row_ >= kQueryBatchesInRowMax;
       size_t tokens = 0;
-      while (!queries_.empty()) {
+      while (!queries_.empty() && !is_ingest_due) {
         tokens += queries_.front()->result.tokens;
         if (!stopping_ && !queries.empty() && tokens > kQueryTokensMax) break;
         queries.push_back(std::move(queries_.front()));
         queries_.pop_front();
       }
+      query_batches_in_row_ = queries.empty() ? 0 : query_batches_in_row_ + 1;
       if (queries.empty() && !ingest_.empty()) {
         Job& job = *ingest_.front();
         if (stopping_ || job.stop.stop_requested() || job.next == job.sequences.size()) {

@@ -23,7 +23,8 @@ struct Embeddings {
 };
 
 // Owns the encoder and the one thread that runs it. Waiting queries are taken all at once as one
-// batch and go before ingest, which yields after every slice of its work. Any thread may submit.
+// batch and go before ingest, which yields after every slice of its work but gets a slice after so
+// many batches in a row. Any thread may submit.
 class Embedder {
  public:
   enum class Lane { kQuery, kIngest };
@@ -35,6 +36,8 @@ class Embedder {
   static constexpr size_t kQueryTokensMax = 2048;
   // One slice of ingest: what a query may have to wait for.
   static constexpr size_t kIngestTokensMax = 512;
+  // Batches of queries while ingest waits.
+  static constexpr int kQueryBatchesInRowMax = 4;
 
   // Errors as BertEncoder::load(); a vocabulary that does not fit the model is refused too.
   static absl::StatusOr<std::unique_ptr<Embedder>> load(const std::string& folder);
@@ -80,7 +83,8 @@ class Embedder {
   std::mutex mutex_;
   std::deque<JobPtr> queries_;  // guarded by mutex_, as all below
   std::deque<JobPtr> ingest_;   // the front one stays here until its last slice
-  bool running_ = false;        // run() is on the thread or posted to it
+  int query_batches_in_row_ = 0;
+  bool running_ = false;  // run() is on the thread or posted to it
   bool stopping_ = false;
 
   boost::asio::thread_pool thread_{1};
