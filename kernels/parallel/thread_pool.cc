@@ -2,6 +2,8 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+
 #include "common/check.h"
 
 namespace ragcache::kernels {
@@ -20,6 +22,10 @@ ThreadPool::ThreadPool(int threads) {
   for (int thread = 1; thread < threads; ++thread) {
     helpers_.emplace_back([this, thread] { help(thread); });
   }
+}
+
+int ThreadPool::default_threads() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 ThreadPool::~ThreadPool() {

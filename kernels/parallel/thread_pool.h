@@ -19,6 +19,8 @@ namespace ragcache::kernels {
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);
+  // One for each core.
+  static int default_threads();
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -83,22 +83,6 @@ void load_vector(const GgufFile& file, const Vector& vector) {
   dequantize(tensor.type, tensor.data, *vector.to);
 }
 
-Digest fingerprint_of(const GgufFile& file, const ModelConfig& config) {
-  Sha256 hash;
-  hash.update(absl::StrCat("llama ", config.n_heads, " ", config.n_kv_heads, " ", config.head_dim,
-                           " ", config.rope_base, " ", config.rms_epsilon));
-  std::vector<const GgufTensor*> tensors;
-  for (const GgufTensor& tensor : file.tensors()) tensors.push_back(&tensor);
-  std::sort(tensors.begin(), tensors.end(),
-            [](const GgufTensor* a, const GgufTensor* b) { return a->name < b->name; });
-  for (const GgufTensor* tensor : tensors) {
-    hash.update(absl::StrCat("\n", tensor->name, " ", static_cast<uint32_t>(tensor->type), " ",
-                             absl::StrJoin(tensor->dimensions, ","), "\n"));
-    hash.update(tensor->data);
-  }
-  return hash.finish();
-}
-
 }  // namespace
 
 absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::ThreadPool& pool) {
@@ -162,7 +146,7 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
   }
   for (const Matrix& matrix : matrices) load_matrix(file, matrix, pool);
   for (const Vector& vector : vectors) load_vector(file, vector);
-  weights.fingerprint = fingerprint_of(file, config);
+  weights.fingerprint = file.fingerprint();
   return weights;
 }
 

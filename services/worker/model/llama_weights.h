@@ -26,7 +26,7 @@ struct LlamaWeights {
   };
 
   ModelConfig config;
-  Digest fingerprint{};              // equal for equal numbers in equal shapes
+  Digest fingerprint{};              // of the file
   kernels::PackedWeights embedding;  // [vocabulary, width]
   kernels::PackedWeights head;       // the same shape; empty: the embedding is the head
   std::vector<float> output_norm;    // [width]

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/config/options.h"
+
+namespace ragcache::worker {
+
+struct Config {
+  std::string model;
+  uint32_t threads = 0;
+  uint32_t kv_memory_mib = 1024;
+  uint32_t max_batch_tokens = 512;
+
+  // Wiring, set by whoever starts the services.
+  std::string listen;
+};
+
+inline void add_options(OptionTable& table, Config& config) {
+  table.add("model", &config.model, {.required = true, .doc = "GGUF file of the language model"});
+  table.add("threads", &config.threads,
+            {.unit = "threads",
+             .min = 0,
+             .max = 1024,
+             .doc = "threads that the model computes on; 0: as many as there are cores"});
+  table.add("kv_memory_mib", &config.kv_memory_mib,
+            {.unit = "MiB", .min = 1, .max = 1 << 22, .doc = "memory for cached and running KV"});
+  table.add("max_batch_tokens", &config.max_batch_tokens,
+            {.unit = "tokens",
+             .min = 1,
+             .max = 8192,
+             .doc = "tokens that one iteration computes; longer prompts run in pieces"});
+}
+
+}  // namespace ragcache::worker

@@ -1,0 +1,288 @@
+#include "services/worker/engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/log/log.h"
+#include "common/status.h"
+#include "services/worker/metrics.h"
+#include "services/worker/model/llama.h"
+
+namespace ragcache::worker {
+namespace {
+
+// A page stays far below the largest message.
+constexpr size_t kSnapshotPageEntries = 4096;
+constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
+constexpr size_t kMaxRequests = 4096;
+
+}  // namespace
+
+Engine::Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics)
+    : model_(model),
+      limits_(limits),
+      metrics_(metrics),
+      pool_(std::move(pool)),
+      batch_(std::make_unique<ForwardBatch>()) {
+  RAG_CHECK(limits.max_batch_tokens > 0 && limits.max_batch_tokens <= model.max_tokens());
+}
+
+Engine::~Engine() = default;
+
+void Engine::take(Command command) {
+  if (const auto* open = std::get_if<OpenStream>(&command.body)) {
+    handle(*open);
+  } else if (const auto* close = std::get_if<CloseStream>(&command.body)) {
+    handle(*close);
+    return;
+  } else if (stream_ != command.stream) {
+    return;  // said on a stream that has ended
+  } else {
+    std::visit([this](auto& body) { handle(std::move(body)); }, command.body);
+  }
+  last_command_ = command.number;
+  load_due_ = true;
+}
+
+std::vector<Event> Engine::take_events() { return std::exchange(events_, {}); }
+
+void Engine::handle(OpenStream open) {
+  release_all();
+  events_.clear();
+  stream_ = open.stream;
+  SnapshotPage page;
+  for (const Segment* segment : segments_.in_chain_order()) {
+    if (page.entries.size() == kSnapshotPageEntries) tell(std::exchange(page, {}));
+    page.entries.push_back({segment->id, segment->parent, segment->token_count,
+                            static_cast<uint32_t>(segment->blocks.size())});
+  }
+  page.last = true;
+  tell(std::move(page));
+}
+
+void Engine::handle(CloseStream close) {
+  if (stream_ != close.stream) return;
+  release_all();
+  events_.clear();
+  stream_.reset();
+  load_due_ = false;
+}
+
+absl::Status Engine::check(const Generate& command) const {
+  const auto invalid = [](const auto&... text) {
+    return absl::InvalidArgumentError(absl::StrCat(text...));
+  };
+  if (command.request_id.empty()) return invalid("request_id is empty");
+  if (command.tail.empty()) return invalid("tail_tokens is empty");
+  if (command.max_tokens == 0) return invalid("max_tokens is 0, must be at least 1");
+  uint64_t tokens = command.tail.size();
+  const auto vocabulary = static_cast<uint64_t>(model_.config().vocabulary);
+  const auto in_vocabulary = [vocabulary](const std::vector<uint32_t>& ids) {
+    return std::all_of(ids.begin(), ids.end(), [&](uint32_t id) { return id < vocabulary; });
+  };
+  if (!in_vocabulary(command.tail)) {
+    return invalid("tail_tokens has an id outside the vocabulary of ", vocabulary);
+  }
+  for (size_t i = 0; i < command.segments.size(); ++i) {
+    const SegmentSpec& segment = command.segments[i];
+    if (segment.tokens.empty()) return invalid("segments[", i, "].tokens is empty");
+    if (!in_vocabulary(segment.tokens)) {
+      return invalid("segments[", i, "].tokens has an id outside the vocabulary of ", vocabulary);
+    }
+    tokens += segment.tokens.size();
+  }
+  const auto context = static_cast<uint64_t>(model_.config().context_tokens);
+  if (tokens + command.max_tokens > context) {
+    return invalid("the prompt's ", tokens, " tokens and max_tokens ", command.max_tokens,
+                   " are together over the context of ", context);
+  }
+  const SamplingParameters& sampling = command.sampling;
+  if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
+    return invalid("sampling.temperature must be finite and at least 0");
+  }
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
+    return invalid("sampling.top_p must be in (0, 1]");
+  }
+  if (command.reserved_blocks > free_blocks()) {
+    return invalid("reserved_blocks is ", command.reserved_blocks, ", ", free_blocks(),
+                   " are free");
+  }
+  if (requests_.size() >= kMaxRequests) {
+    return invalid(requests_.size(), " requests are running, at most ", kMaxRequests);
+  }
+  for (const auto& request : requests_) {
+    if (request->id == command.request_id) return invalid("request_id is running already");
+  }
+  return absl::OkStatus();
+}
+
+void Engine::handle(Generate command) {
+  if (absl::Status valid = check(command); !valid.ok()) {
+    return fail(command.request_id, Failure::kInvalid, std::string(valid.message()));
+  }
+  auto request = std::make_unique<Request>();
+  request->id = std::move(command.request_id);
+  request->sampling = command.sampling;
+  request->max_tokens = command.max_tokens;
+  request->stop_tokens = std::move(command.stop_tokens);
+  std::vector<SegmentId> missing;
+  uint32_t to_compute = blocks_of(command.tail.size());
+  for (size_t i = 0; i < command.segments.size(); ++i) {
+    const SegmentSpec& spec = command.segments[i];
+    Request::Part part{.id = spec.id,
+                       .begin = request->tokens.size(),
+                       .end = request->tokens.size() + spec.tokens.size(),
+                       .digest = digest_of_tokens(spec.tokens)};
+    if (i > 0 && SegmentId::derive(command.segments[i - 1].id, part.digest) != spec.id) {
+      return fail(request->id, Failure::kInvalid,
+                  absl::StrCat("segments[", i, "].id does not name its tokens and parent"));
+    }
+    Segment* cached = segments_.find(spec.id);
+    if (cached != nullptr && !cached->holds(spec.tokens, part.digest)) {
+      return fail(request->id, Failure::kInvalid,
+                  absl::StrCat("segments[", i, "].tokens differ from what its id holds here"));
+    }
+    if (cached == nullptr && spec.expected_cached) missing.push_back(spec.id);
+    if (cached == nullptr || !spec.expected_cached) to_compute += blocks_of(spec.tokens.size());
+    request->tokens.insert(request->tokens.end(), spec.tokens.begin(), spec.tokens.end());
+    request->parts.push_back(std::move(part));
+  }
+  request->tokens.insert(request->tokens.end(), command.tail.begin(), command.tail.end());
+  request->prompt_tokens = request->tokens.size();
+  if (to_compute > command.reserved_blocks) {
+    const std::string message = absl::StrCat(
+        "the prompt needs ", to_compute, " blocks, reserved_blocks is ", command.reserved_blocks);
+    const Failure code = missing.empty() ? Failure::kInvalid : Failure::kMissing;
+    return fail(request->id, code, message, std::move(missing));
+  }
+
+  request->reserved = command.reserved_blocks;
+  reserved_ += command.reserved_blocks;
+  for (size_t i = 0; i < request->parts.size(); ++i) {
+    Request::Part& part = request->parts[i];
+    Segment* cached = segments_.find(part.id);
+    if (cached == nullptr) continue;
+    segments_.pin(*cached);
+    part.pinned = cached;
+    request->cached_tokens += cached->token_count;
+    // Reserved for, yet here already: the reservation shrinks as if it had just been computed.
+    if (!command.segments[i].expected_cached) {
+      leave_reservation(*request, part, static_cast<uint32_t>(cached->blocks.size()));
+    }
+  }
+  adopt_cached(*request);
+  metrics_.cached_prompt_tokens.Increment(request->cached_tokens);
+  requests_.push_back(std::move(request));
+}
+
+void Engine::handle(const Cancel& cancel) {
+  auto it = find(cancel.request_id);
+  if (it == requests_.end()) return;  // it ended while the command was on its way
+  release(it);
+  tell(Cancelled{cancel.request_id});
+}
+
+void Engine::handle(const Preempt& preempt) {
+  auto it = find(preempt.request_id);
+  if (it == requests_.end()) return;
+  release(it);
+  fail(preempt.request_id, Failure::kPreempted, "preempted");
+}
+
+void Engine::handle(const Grow& grow) {
+  auto it = find(grow.request_id);
+  if (it == requests_.end()) return;
+  Request& request = **it;
+  request.asked = false;
+  if (grow.blocks > free_blocks()) {
+    const std::string message =
+        absl::StrCat("grow by ", grow.blocks, " blocks, ", free_blocks(), " are free");
+    release(it);
+    return fail(grow.request_id, Failure::kInvalid, message);
+  }
+  request.reserved += grow.blocks;
+  reserved_ += grow.blocks;
+}
+
+void Engine::handle(const Drop& drop) {
+  for (const SegmentId& id : drop.segments) {
+    const Segment* segment = segments_.find(id);
+    if (segment == nullptr) continue;
+    if (segment->pins > 0) {
+      log::error("told to drop a segment in use; kept", {{"segment", id.to_string()}});
+      continue;
+    }
+    pool_.give_back(segments_.erase(id));
+  }
+}
+
+void Engine::fail(const std::string& request_id, Failure code, std::string message,
+                  std::vector<SegmentId> missing) {
+  tell(Failed{request_id, code, std::move(message), std::move(missing)});
+}
+
+void Engine::tell(decltype(Event::body) body) {
+  if (stream_.has_value()) events_.push_back({*stream_, std::move(body)});
+}
+
+void Engine::tell_load() {
+  load_due_ = false;
+  const uint32_t cached = segments_.blocks();
+  tell(Load{last_command_, pool_.total(), free_blocks(), reserved_, cached, segments_.pinned(),
+            static_cast<uint32_t>(requests_.size())});
+  metrics_.blocks_free.Set(free_blocks());
+  metrics_.blocks_reserved.Set(reserved_);
+  metrics_.blocks_cached.Set(cached);
+  metrics_.requests_running.Set(static_cast<double>(requests_.size()));
+}
+
+Engine::Requests::iterator Engine::find(const std::string& request_id) {
+  return std::find_if(requests_.begin(), requests_.end(),
+                      [&](const auto& request) { return request->id == request_id; });
+}
+
+void Engine::release(Requests::iterator it) {
+  Request& request = **it;
+  for (const Request::Part& part : request.parts) {
+    if (part.pinned != nullptr) segments_.unpin(*part.pinned);
+    pool_.give_back(part.blocks);
+  }
+  pool_.give_back(request.private_blocks);
+  RAG_CHECK(reserved_ >= request.reserved);
+  reserved_ -= request.reserved;
+  requests_.erase(it);
+  load_due_ = true;
+}
+
+void Engine::release_all() {
+  while (!requests_.empty()) release(requests_.end() - 1);
+}
+
+uint32_t Engine::blocks_of(size_t tokens) const {
+  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
+}
+
+uint32_t Engine::free_blocks() const {
+  RAG_CHECK(reserved_ + segments_.blocks() <= pool_.total());
+  return pool_.total() - reserved_ - segments_.blocks();
+}
+
+void Engine::check_invariants() const {
+  uint32_t reserved = 0, taken = 0;
+  for (const auto& request : requests_) {
+    size_t held = request->private_blocks.size();
+    for (const Request::Part& part : request->parts) held += part.blocks.size();
+    RAG_CHECK(request->taken == held && request->taken <= request->reserved);
+    RAG_CHECK(request->computed <= request->slots.size());
+    reserved += request->reserved;
+    taken += request->taken;
+  }
+  RAG_CHECK(reserved == reserved_);
+  RAG_CHECK(pool_.free() + taken + segments_.blocks() == pool_.total());
+  RAG_CHECK(free_blocks() + reserved_ + segments_.blocks() == pool_.total());
+}
+
+}  // namespace ragcache::worker

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "services/worker/engine/engine.h"
+
+namespace ragcache::worker {
+
+// The engine on its own thread: takes what was posted, runs one iteration, hands out the events,
+// and sleeps when there is nothing to do. Cancels and the like so take effect within an iteration.
+class EngineActor {
+ public:
+  // Called on the engine's thread; must not block.
+  using Sink = std::function<void(std::vector<Event>)>;
+
+  EngineActor(std::unique_ptr<Engine> engine, Sink sink);
+  ~EngineActor();
+
+  // Thread safe, never blocks. What waits is bounded by the stream's flow control and by the
+  // engine's limit of requests: a command beyond it is answered, not kept.
+  void post(Command command);
+  // Ends the thread after the iteration it is in. Idempotent.
+  void stop();
+
+ private:
+  void run();
+
+  // Constant after construction.
+  const std::unique_ptr<Engine> engine_;  // the thread's own
+  const Sink sink_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::deque<Command> commands_;
+  bool stopping_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace ragcache::worker

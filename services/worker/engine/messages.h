@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+
+// What the engine is told and what it tells, one plain struct per message of
+// proto/ragcache/worker/v1/worker.proto, which says what each means.
+namespace ragcache::worker {
+
+struct SamplingParameters {
+  float temperature = 0;
+  float top_p = 1;
+  uint32_t top_k = 0;
+  uint64_t seed = 0;
+};
+
+struct SegmentSpec {
+  SegmentId id;
+  std::vector<uint32_t> tokens;
+  bool expected_cached = false;
+};
+
+// A stream of commands begins: what an older one had running ends without an event.
+struct OpenStream {
+  uint64_t stream;
+};
+// A stream broke: ends what it had running. Ignored if a newer one is open.
+struct CloseStream {
+  uint64_t stream;
+};
+struct Generate {
+  std::string request_id;
+  std::vector<SegmentSpec> segments;
+  std::vector<uint32_t> tail;
+  uint32_t reserved_blocks = 0;
+  SamplingParameters sampling;
+  uint32_t max_tokens = 0;
+  std::vector<uint32_t> stop_tokens;
+};
+struct Cancel {
+  std::string request_id;
+};
+struct Grow {
+  std::string request_id;
+  uint32_t blocks = 0;
+};
+struct Preempt {
+  std::string request_id;
+};
+struct Drop {
+  std::vector<SegmentId> segments;
+};
+
+struct Command {
+  uint64_t stream = 0;
+  uint64_t number = 0;
+  std::variant<OpenStream, CloseStream, Generate, Cancel, Grow, Preempt, Drop> body;
+};
+
+struct SnapshotPage {
+  struct Entry {
+    SegmentId id;
+    std::optional<SegmentId> parent;
+    uint32_t token_count;
+    uint32_t blocks;
+  };
+  std::vector<Entry> entries;
+  bool last = false;
+};
+struct SegmentReady {
+  std::string request_id;
+  SegmentId id;
+  uint32_t blocks;
+};
+struct Tokens {
+  std::string request_id;
+  std::vector<uint32_t> ids;
+  std::optional<uint32_t> cached_tokens;  // with the first ones
+};
+struct NeedBlocks {
+  std::string request_id;
+  uint32_t blocks;
+};
+struct Load {
+  uint64_t last_command;
+  uint32_t total_blocks;
+  uint32_t free_blocks;
+  uint32_t reserved_blocks;
+  uint32_t cached_blocks;
+  uint32_t pinned_segments;
+  uint32_t running_requests;
+};
+enum class FinishReason { kStop, kLength };
+struct Finished {
+  std::string request_id;
+  FinishReason reason;
+  uint32_t prompt_tokens;
+  uint32_t cached_tokens;
+  uint32_t completion_tokens;
+  uint64_t prefill_us;
+  uint64_t decode_us;
+};
+struct Cancelled {
+  std::string request_id;
+};
+enum class Failure { kMissing, kPreempted, kInvalid };
+struct Failed {
+  std::string request_id;
+  Failure code;
+  std::string message;
+  std::vector<SegmentId> missing;
+};
+
+struct Event {
+  uint64_t stream = 0;
+  std::variant<SnapshotPage, SegmentReady, Tokens, NeedBlocks, Load, Finished, Cancelled, Failed>
+      body;
+};
+
+}  // namespace ragcache::worker

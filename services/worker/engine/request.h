@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/hash.h"
+#include "services/worker/engine/messages.h"
+#include "services/worker/kv/segment_table.h"
+
+namespace ragcache::worker {
+
+// One Generate while the engine has it.
+//
+// Its tokens are the segments', the tail's, and what it generated; `computed` of them have their
+// KV in `slots`. The last generated token is computed in the next iteration. Of its reservation
+// `taken` blocks are in its hands: those of segments being computed and the private ones (tail and
+// generated tokens).
+struct Request {
+  struct Part {
+    SegmentId id;
+    size_t begin = 0;  // in tokens
+    size_t end = 0;
+    Digest digest{};
+    std::vector<int32_t> blocks;  // while it is being computed
+    Segment* pinned = nullptr;    // once it is cached
+  };
+
+  std::string id;
+  std::vector<uint32_t> tokens;
+  std::vector<int32_t> slots;
+  size_t computed = 0;
+  size_t prompt_tokens = 0;
+
+  std::vector<Part> parts;
+  size_t next_part = 0;  // parts before it are pinned and computed
+  std::vector<int32_t> private_blocks;
+
+  uint32_t reserved = 0;
+  uint32_t taken = 0;
+  bool asked = false;  // a NeedBlocks is unanswered
+
+  SamplingParameters sampling;
+  uint32_t max_tokens = 0;
+  std::vector<uint32_t> stop_tokens;
+
+  uint32_t cached_tokens = 0;
+  bool cached_told = false;
+  bool started = false;
+  TimePoint start{};
+  TimePoint first_token{};
+
+  size_t generated() const { return tokens.size() - prompt_tokens; }
+  bool decoding() const { return tokens.size() > prompt_tokens; }
+  // Where the tail begins.
+  size_t tail_begin() const { return parts.empty() ? 0 : parts.back().end; }
+};
+
+}  // namespace ragcache::worker

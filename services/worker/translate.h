@@ -1,0 +1,16 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "ragcache/worker/v1/worker.pb.h"
+#include "services/worker/engine/messages.h"
+
+namespace ragcache::worker {
+
+// A request of an open stream as the engine's command. INVALID_ARGUMENT names what it lacks: such
+// a stream cannot be trusted any further. Open is not among them.
+absl::StatusOr<Command> to_command(v1::ExecuteRequest request, uint64_t stream);
+
+// `event.stream` and the number are not in the result.
+v1::ExecuteResponse to_response(const Event& event);
+
+}  // namespace ragcache::worker
