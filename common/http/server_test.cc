@@ -10,6 +10,7 @@
 #include <boost/asio/write.hpp>
 #include <future>
 #include <mutex>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,10 @@ class RawClient {
     return true;
   }
 
+  void end_sending() {
+    boost::system::error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  }
   void reset() {
     boost::system::error_code ignored;
     socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
@@ -420,6 +425,45 @@ TEST_F(ServerTest, ForgetsHalfARequest) {
     RawClient client(server_->port());
     client.send(half);
     client.close();
+  }
+  RawClient client(server_->port());
+  client.send(get("/hello/x"));
+  EXPECT_EQ(body_of(client.read_answer()), "hello x");
+}
+
+TEST_F(ServerTest, SurvivesRandomlyCorruptedRequests) {
+  start({.max_header_bytes = 4096, .max_body_bytes = 1000});
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(str_cat("seed ", seed));
+  std::mt19937 draw(seed);
+  const std::string whole = get("/hello/x?a=b", "X-A: 1\r\n") + post("/echo", "body") +
+                            "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                            "4\r\nbody\r\n0\r\n\r\n";
+  for (int round = 0; round < 500; ++round) {
+    std::string bytes = whole;
+    for (uint32_t i = 0, n = 1 + draw() % 3; i < n; ++i) {
+      const size_t at = draw() % bytes.size();
+      switch (draw() % 4) {
+        case 0:
+          bytes[at] = static_cast<char>(draw());
+          break;
+        case 1:
+          bytes.erase(at, 1 + draw() % 5);
+          break;
+        case 2:
+          bytes.insert(at, bytes.substr(draw() % bytes.size(), draw() % 30));
+          break;
+        default:
+          bytes[at] = "\r\n: 0fF"[draw() % 7];
+          break;
+      }
+    }
+    RawClient client(server_->port());
+    client.send(bytes);
+    client.end_sending();
+    const std::string answer = client.read_all();
+    ASSERT_TRUE(answer.empty() || answer.starts_with("HTTP/1.1 ")) << answer;
+    ASSERT_THAT(answer, testing::Not(HasSubstr("HTTP/1.1 500")));
   }
   RawClient client(server_->port());
   client.send(get("/hello/x"));

@@ -78,9 +78,12 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
     return absl::InvalidArgumentError(str_cat("default_top_k: ", config.default_top_k,
                                               " is above max_top_k, ", config.max_top_k));
   }
-  RAG_ASSIGN_OR_RETURN(const http::HostPort listen, http::parse_host_port(config.listen));
-  http::ServerConfig server_config = {.host = listen.host,
-                                      .port = listen.port,
+  const absl::StatusOr<http::HostPort> listen = http::parse_host_port(config.listen);
+  if (!listen.ok()) {
+    return absl::InvalidArgumentError(str_cat("listen: ", listen.status().message()));
+  }
+  http::ServerConfig server_config = {.host = listen->host,
+                                      .port = listen->port,
                                       .threads = config.http_threads,
                                       .limits = config.limits,
                                       .format_error = error_response};

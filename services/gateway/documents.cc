@@ -166,8 +166,11 @@ awaitable<void> handle_delete(Services& services, http::Exchange& exchange) {
 
 awaitable<void> handle_search(Services& services, http::Exchange& exchange) {
   absl::StatusOr<std::string> body = co_await read_json_body(exchange);
-  absl::StatusOr<pb::SearchRequest> request = body.status();
-  if (body.ok()) request = parse_search(*body, services.config);
+  if (!body.ok()) {
+    co_await respond_error(exchange, body.status());
+    co_return;
+  }
+  absl::StatusOr<pb::SearchRequest> request = parse_search(*body, services.config);
   if (!request.ok()) {
     co_await respond_error(exchange, request.status());
     co_return;

@@ -37,11 +37,10 @@ class Upload {
       : services_(services),
         exchange_(exchange),
         progress_(wants_progress(exchange.request())),
-        // No deadline of its own: the client's body and Retrieval's acknowledgements pace it.
-        upsert_(exchange, services.config.answer_timeout_ms,
-                [&services](auto* context, auto* reactor) {
-                  services.retrieval->async()->UpsertDocuments(context, reactor);
-                }) {}
+        // It may take hours: the client's body and Retrieval's acknowledgements pace it.
+        upsert_(exchange, kNoTimeout, [&services](auto* context, auto* reactor) {
+          services.retrieval->async()->UpsertDocuments(context, reactor);
+        }) {}
 
   awaitable<void> run() {
     absl::Status read;
@@ -56,7 +55,6 @@ class Upload {
     while (upsert_.writing() && !upsert_.done()) co_await step();
     upsert_.end_writes();
     while (!upsert_.done()) co_await step();
-    co_await step_progress();
     if (exchange_.disconnected()) co_return;
     services_.metrics.uploaded_documents.Increment(static_cast<double>(latest_.accepted()));
     absl::Status status = upsert_.status();

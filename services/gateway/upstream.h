@@ -26,9 +26,13 @@ inline boost::asio::any_io_executor keep_running(const boost::asio::any_io_execu
   return boost::asio::prefer(executor, boost::asio::execution::outstanding_work.tracked);
 }
 
+inline constexpr int64_t kNoTimeout = 0;
+
 inline void prepare(grpc::ClientContext& context, const http::Exchange& exchange,
                     int64_t timeout_ms) {
-  context.set_deadline(gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+  if (timeout_ms != kNoTimeout) {
+    context.set_deadline(gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+  }
   context.AddMetadata("x-request-id", exchange.request().id);
 }
 

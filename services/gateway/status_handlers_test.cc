@@ -1,0 +1,97 @@
+#include "services/gateway/status_handlers.h"
+
+#include "services/gateway/gateway_fixture.h"
+
+namespace ragcache::gateway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class StatusHandlersTest : public GatewayTest {};
+
+TEST_F(StatusHandlersTest, IsAliveWhenNothingBehindItIs) {
+  start();
+  controller_.stop();
+  EXPECT_EQ(send("GET", "/livez").status, 200u);
+  const http::Response ready = send("GET", "/readyz");
+  EXPECT_EQ(ready.status, 503u);
+  EXPECT_EQ(json_of(ready)["ready"], false);
+  EXPECT_THAT(json_of(ready)["reasons"][0].get<std::string>(), HasSubstr("controller: "));
+}
+
+TEST_F(StatusHandlersTest, IsReadyWhenTheControllerIs) {
+  start();
+  EXPECT_EQ(json_of(send("GET", "/readyz")), (json{{"ready", true}, {"reasons", json::array()}}));
+  controller::v1::GetStatusResponse status;
+  status.set_not_ready_reason("no worker");
+  controller_.set_status(status);
+  const http::Response response = send("GET", "/readyz");
+  EXPECT_EQ(response.status, 503u);
+  EXPECT_EQ(json_of(response)["reasons"], json::array({"no worker"}));
+}
+
+TEST_F(StatusHandlersTest, ListsTheModel) {
+  start();
+  const json models = json_of(send("GET", "/v1/models"));
+  ASSERT_EQ(models["data"].size(), 1u);
+  EXPECT_EQ(models["data"][0]["id"], "fake-model");
+  EXPECT_EQ(json_of(send("GET", "/v1/models/fake-model")), models["data"][0]);
+  EXPECT_EQ(send("GET", "/v1/models/other").status, 404u);
+}
+
+TEST_F(StatusHandlersTest, AnswersUnknownPathsInTheShapeOfOpenAi) {
+  start();
+  const http::Response unknown = send("GET", "/v2/x");
+  EXPECT_EQ(unknown.status, 404u);
+  EXPECT_EQ(json_of(unknown)["error"]["type"], "invalid_request_error");
+  const http::Response wrong = send("PUT", "/v1/chat/completions", "{}");
+  EXPECT_EQ(wrong.status, 405u);
+  EXPECT_EQ(json_of(wrong)["error"]["code"], "method_not_allowed");
+  EXPECT_EQ(wrong.headers.get("allow"), "POST");
+}
+
+TEST_F(StatusHandlersTest, ShowsAndClearsTheCache) {
+  start();
+  controller::v1::GetStatusResponse status;
+  status.mutable_cache()->set_total_blocks(10);
+  status.mutable_cache()->set_free_blocks(4);
+  status.mutable_cache()->set_reserved_blocks(1);
+  status.mutable_cache()->set_cached_blocks(5);
+  status.mutable_cache()->set_policy("lru");
+  controller_.set_status(status);
+  const json cache = json_of(send("GET", "/admin/cache"));
+  EXPECT_EQ(cache["blocks"], (json{{"total", 10}, {"free", 4}, {"reserved", 1}, {"cached", 5}}));
+  EXPECT_EQ(cache["policy"], "lru");
+  EXPECT_EQ(json_of(send("POST", "/admin/cache/clear")),
+            (json{{"cleared_nodes", 3}, {"cleared_tokens", 700}, {"kept_nodes", 1}}));
+}
+
+TEST_F(StatusHandlersTest, KeepsTheCacheBehindTheKey) {
+  start({.admin_key = "secret"});
+  EXPECT_EQ(send("GET", "/livez").status, 200u);
+  for (const char* given :
+       {"", "Bearer ", "Bearer secre", "Bearer secret2", "secret", "Basic secret"}) {
+    const http::Response refused = send("GET", "/admin/cache", "", "", {{"Authorization", given}});
+    EXPECT_EQ(refused.status, 401u) << given;
+    EXPECT_EQ(json_of(refused)["error"]["code"], "invalid_api_key");
+  }
+  EXPECT_EQ(send("POST", "/admin/cache/clear").status, 401u);
+  EXPECT_EQ(send("GET", "/admin/cache", "", "", {{"Authorization", "bearer secret"}}).status, 200u);
+}
+
+TEST_F(StatusHandlersTest, RefusesABadConfiguration) {
+  const auto start_with = [this](Config config) {
+    config.controller_address = controller_.address();
+    config.retrieval_address = retrieval_.address();
+    return App::start(std::move(config), std::make_shared<prometheus::Registry>()).status();
+  };
+  EXPECT_THAT(start_with({.listen = "nonsense"}).ToString(), HasSubstr("listen: "));
+  EXPECT_THAT(start_with({.listen = "127.0.0.1:0", .default_top_k = 9, .max_top_k = 8}).ToString(),
+              HasSubstr("default_top_k: 9 is above max_top_k, 8"));
+  start();
+  EXPECT_THAT(start_with({.listen = app_->address()}).ToString(), HasSubstr("port in use"));
+}
+
+}  // namespace
+}  // namespace ragcache::gateway

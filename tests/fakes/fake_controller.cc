@@ -1,0 +1,143 @@
+#include "tests/fakes/fake_controller.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/check.h"
+
+namespace ragcache::fakes {
+namespace {
+
+namespace pb = controller::v1;
+
+constexpr std::chrono::seconds kPatience{10};
+
+}  // namespace
+
+void FakeAnswer::send(pb::AnswerResponse response) {
+  std::lock_guard lock(mutex_);
+  if (finished_) return;
+  queue_.push_back(std::move(response));
+  if (queue_.size() == 1) next();
+}
+
+void FakeAnswer::finish(grpc::Status status) {
+  std::lock_guard lock(mutex_);
+  end_ = std::move(status);
+  if (queue_.empty()) next();
+}
+
+bool FakeAnswer::wait_cancelled() {
+  std::unique_lock lock(mutex_);
+  return cancelled_.wait_for(lock, kPatience, [this] { return is_cancelled_; });
+}
+
+void FakeAnswer::OnWriteDone(bool) {
+  std::lock_guard lock(mutex_);
+  queue_.pop_front();
+  next();
+}
+
+void FakeAnswer::OnCancel() {
+  std::lock_guard lock(mutex_);
+  is_cancelled_ = true;
+  cancelled_.notify_all();
+  // As the real one does: a cancelled request ends.
+  if (!end_) end_ = grpc::Status::CANCELLED;
+  if (queue_.empty()) next();
+}
+
+void FakeAnswer::next() {
+  if (!queue_.empty()) {
+    StartWrite(&queue_.front());
+  } else if (end_ && !std::exchange(finished_, true)) {
+    Finish(*end_);
+  }
+}
+
+FakeController::FakeController() {
+  folder_ = (std::filesystem::temp_directory_path() / "ragcache-fake-XXXXXX").string();
+  RAG_CHECK(mkdtemp(folder_.data()) != nullptr);
+  status_.set_ready(true);
+  status_.set_model_name("fake-model");
+  status_.set_context_tokens(4096);
+  grpc::Service* services[] = {this};
+  auto server = RpcServer::start("unix:" + folder_ + "/controller.sock", services);
+  RAG_CHECK(server.ok());
+  server_ = std::move(*server);
+}
+
+FakeController::~FakeController() {
+  server_->stop(Duration(0));
+  std::filesystem::remove_all(folder_);
+}
+
+void FakeController::script(std::vector<pb::AnswerResponse> responses, grpc::Status end) {
+  std::lock_guard lock(mutex_);
+  scripted_ = true;
+  script_ = std::move(responses);
+  script_end_ = std::move(end);
+}
+
+std::shared_ptr<FakeAnswer> FakeController::next_call() {
+  std::unique_lock lock(mutex_);
+  if (!called_.wait_for(lock, kPatience, [this] { return !calls_.empty(); })) return nullptr;
+  auto call = std::move(calls_.front());
+  calls_.pop_front();
+  return call;
+}
+
+pb::AnswerRequest FakeController::last_request() {
+  std::lock_guard lock(mutex_);
+  RAG_CHECK(last_request_.has_value());
+  return *last_request_;
+}
+
+void FakeController::set_status(pb::GetStatusResponse status) {
+  std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+}
+
+void FakeController::fail_status(grpc::Status failure) {
+  std::lock_guard lock(mutex_);
+  status_failure_ = std::move(failure);
+}
+
+grpc::ServerWriteReactor<pb::AnswerResponse>* FakeController::Answer(
+    grpc::CallbackServerContext*, const pb::AnswerRequest* request) {
+  auto call = std::make_shared<FakeAnswer>(*request);
+  call->keep(call);
+  std::lock_guard lock(mutex_);
+  last_request_ = *request;
+  if (scripted_) {
+    for (const pb::AnswerResponse& response : script_) call->send(response);
+    call->finish(script_end_);
+  } else {
+    calls_.push_back(call);
+    called_.notify_all();
+  }
+  return call.get();
+}
+
+grpc::ServerUnaryReactor* FakeController::GetStatus(grpc::CallbackServerContext* context,
+                                                    const pb::GetStatusRequest*,
+                                                    pb::GetStatusResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  std::lock_guard lock(mutex_);
+  *response = status_;
+  reactor->Finish(status_failure_);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* FakeController::ClearCache(grpc::CallbackServerContext* context,
+                                                     const pb::ClearCacheRequest*,
+                                                     pb::ClearCacheResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  response->set_cleared_nodes(3);
+  response->set_cleared_tokens(700);
+  response->set_kept_nodes(1);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace ragcache::fakes

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/rpc/server.h"
+#include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
+
+namespace ragcache::fakes {
+
+// A RetrievalService on a unix socket of its own, with its documents in a map. A search finds
+// every document, in the order of ids, in two stages. A token is a byte.
+class FakeRetrieval : public retrieval::v1::RetrievalService::CallbackService {
+ public:
+  FakeRetrieval();
+  ~FakeRetrieval() override;
+
+  const std::string& address() const { return server_->address(); }
+
+  // While paused, upserts are not read any further.
+  void pause_upserts();
+  void resume_upserts();
+  // The call that brings a document of this id fails at it.
+  void fail_at(std::string id, grpc::Status failure);
+  void fail_searches(grpc::Status failure);
+  // Whether an upsert was cancelled; waits ten seconds for it.
+  bool wait_upsert_cancelled();
+  // Waits ten seconds for `documents` to be stored.
+  bool wait_stored(size_t documents);
+  size_t largest_batch();
+  size_t stored();
+
+  grpc::ServerWriteReactor<retrieval::v1::SearchResponse>* Search(
+      grpc::CallbackServerContext* context, const retrieval::v1::SearchRequest* request) override;
+  grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
+                          retrieval::v1::UpsertDocumentsResponse>*
+  UpsertDocuments(grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetDocuments(grpc::CallbackServerContext* context,
+                                         const retrieval::v1::GetDocumentsRequest* request,
+                                         retrieval::v1::GetDocumentsResponse* response) override;
+  grpc::ServerUnaryReactor* ListDocuments(grpc::CallbackServerContext* context,
+                                          const retrieval::v1::ListDocumentsRequest* request,
+                                          retrieval::v1::ListDocumentsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteDocuments(
+      grpc::CallbackServerContext* context, const retrieval::v1::DeleteDocumentsRequest* request,
+      retrieval::v1::DeleteDocumentsResponse* response) override;
+
+ private:
+  class Upsert;
+
+  std::string folder_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::map<std::string, types::v1::Document> documents_;
+  bool paused_ = false;
+  Upsert* waiting_ = nullptr;  // for resume_upserts
+  std::string fail_id_;
+  grpc::Status failure_;
+  grpc::Status search_failure_;
+  bool upsert_cancelled_ = false;
+  size_t largest_batch_ = 0;
+
+  std::unique_ptr<RpcServer> server_;  // ends first
+};
+
+}  // namespace ragcache::fakes
