@@ -1,10 +1,10 @@
-// Blocked matrix product for a packed right-hand side.
+// Matrix product with a packed right-hand side.
 //
 // A tile of 6 tokens × 16 outputs lives in 12 registers; each step of the sum loads 16 weights
-// and broadcasts 6 activations for 12 multiply-adds. Activations are not packed: the six rows of
-// a tile are six streams in the first-level cache. The sum is cut into runs of kSumBlock so that
-// a panel's run of weights (kSumBlock × 64 bytes) stays in the first-level cache while all row
-// tiles of a task use it; a task's rows × kSumBlock activations stay in the second level.
+// and broadcasts 6 activations for 12 multiply-adds, so that loads stay below what the processor
+// can do beside them. The sum is not cut: a tile is written once, and a panel streams from the
+// second-level cache for each row tile of its task. While the first row tile of a panel runs, the
+// next panel is fetched into that cache: with few tokens the product waits for weights alone.
 #include "kernels/linear/linear_avx2.h"
 
 #include <algorithm>
@@ -16,34 +16,36 @@ namespace {
 
 constexpr int64_t kPanel = PackedWeights::kPanel;
 constexpr int kTileRows = 6;
-constexpr int64_t kSumBlock = 288;
-constexpr int64_t kTaskRows = 96;
-constexpr int64_t kTaskPanels = 12;
+constexpr int64_t kTaskRows = 48;
+constexpr int64_t kTaskPanels = 6;
 
 struct Tile {
-  const float* x;  // [rows, run] with x_stride
-  int64_t x_stride;
-  const float* weights;  // [run, 16]
-  int64_t run;
-  float* y;  // [rows, outputs] with y_stride
+  const float* x;        // [rows, in] with stride `in`
+  const float* weights;  // [in, 16]
+  int64_t in;
+  float* y;  // [rows, outputs]
   int64_t y_stride;
-  int64_t outputs;  // of 16
-  bool accumulate;
+  int64_t outputs;    // of 16
+  const float* next;  // the panel to fetch, as long as `weights`
 };
 
-template <int kRows>
+template <int kRows, bool kFetchNext>
 RAG_AVX2 void multiply_tile(const Tile& tile) {
   __m256 sum[kRows][2];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
   const float* x[kRows];
 #pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) x[r] = tile.x + r * tile.x_stride;
+  for (int r = 0; r < kRows; ++r) x[r] = tile.x + r * tile.in;
   const float* weights = tile.weights;
-  for (int64_t i = 0; i < tile.run; ++i) {
-    const __m256 w0 = _mm256_load_ps(weights);
-    const __m256 w1 = _mm256_load_ps(weights + 8);
-    weights += kPanel;
+  const float* next = tile.next;
+  const int64_t in = tile.in;
+  for (int64_t i = 0; i < in; ++i) {
+    if constexpr (kFetchNext) {
+      _mm_prefetch(reinterpret_cast<const char*>(next + i * kPanel), _MM_HINT_T1);
+    }
+    const __m256 w0 = _mm256_load_ps(weights + i * kPanel);
+    const __m256 w1 = _mm256_load_ps(weights + i * kPanel + 8);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       const __m256 value = _mm256_broadcast_ss(x[r] + i);
@@ -54,13 +56,8 @@ RAG_AVX2 void multiply_tile(const Tile& tile) {
   if (tile.outputs == kPanel) {
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      float* y = tile.y + r * tile.y_stride;
-      if (tile.accumulate) {
-        sum[r][0] = _mm256_add_ps(sum[r][0], _mm256_loadu_ps(y));
-        sum[r][1] = _mm256_add_ps(sum[r][1], _mm256_loadu_ps(y + 8));
-      }
-      _mm256_storeu_ps(y, sum[r][0]);
-      _mm256_storeu_ps(y + 8, sum[r][1]);
+      _mm256_storeu_ps(tile.y + r * tile.y_stride, sum[r][0]);
+      _mm256_storeu_ps(tile.y + r * tile.y_stride + 8, sum[r][1]);
     }
     return;
   }
@@ -68,20 +65,20 @@ RAG_AVX2 void multiply_tile(const Tile& tile) {
   const __m256i mask1 = first_lanes(std::max<int64_t>(tile.outputs - 8, 0));
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
-    float* y = tile.y + r * tile.y_stride;
-    if (tile.accumulate) {
-      sum[r][0] = _mm256_add_ps(sum[r][0], _mm256_maskload_ps(y, mask0));
-      sum[r][1] = _mm256_add_ps(sum[r][1], _mm256_maskload_ps(y + 8, mask1));
-    }
-    _mm256_maskstore_ps(y, mask0, sum[r][0]);
-    _mm256_maskstore_ps(y + 8, mask1, sum[r][1]);
+    _mm256_maskstore_ps(tile.y + r * tile.y_stride, mask0, sum[r][0]);
+    _mm256_maskstore_ps(tile.y + r * tile.y_stride + 8, mask1, sum[r][1]);
   }
 }
 
 using MultiplyTile = void (*)(const Tile&);
-constexpr MultiplyTile kMultiplyTile[kTileRows + 1] = {
-    nullptr,          multiply_tile<1>, multiply_tile<2>, multiply_tile<3>,
-    multiply_tile<4>, multiply_tile<5>, multiply_tile<6>};
+template <bool kFetchNext>
+constexpr MultiplyTile kMultiplyTile[kTileRows + 1] = {nullptr,
+                                                       multiply_tile<1, kFetchNext>,
+                                                       multiply_tile<2, kFetchNext>,
+                                                       multiply_tile<3, kFetchNext>,
+                                                       multiply_tile<4, kFetchNext>,
+                                                       multiply_tile<5, kFetchNext>,
+                                                       multiply_tile<6, kFetchNext>};
 
 }  // namespace
 
@@ -97,20 +94,17 @@ void linear_avx2(const float* x, int64_t n_tokens, const PackedWeights& weights,
     const int64_t row_end = std::min(row_begin + kTaskRows, n_tokens);
     const int64_t panel_begin = task / row_tasks * kTaskPanels;
     const int64_t panel_end = std::min(panel_begin + kTaskPanels, panels);
-    for (int64_t sum_begin = 0; sum_begin < in; sum_begin += kSumBlock) {
-      const int64_t run = std::min(kSumBlock, in - sum_begin);
-      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        for (int64_t row = row_begin; row < row_end; row += kTileRows) {
-          const Tile tile{.x = x + row * in + sum_begin,
-                          .x_stride = in,
-                          .weights = weights.panel(panel) + sum_begin * kPanel,
-                          .run = run,
-                          .y = y + row * out + panel * kPanel,
-                          .y_stride = out,
-                          .outputs = std::min(kPanel, out - panel * kPanel),
-                          .accumulate = sum_begin > 0};
-          kMultiplyTile[std::min<int64_t>(kTileRows, row_end - row)](tile);
-        }
+    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+      Tile tile{.weights = weights.panel(panel),
+                .in = in,
+                .y_stride = out,
+                .outputs = std::min(kPanel, out - panel * kPanel),
+                .next = weights.panel(std::min(panel + 1, panels - 1))};
+      for (int64_t row = row_begin; row < row_end; row += kTileRows) {
+        const int64_t rows = std::min<int64_t>(kTileRows, row_end - row);
+        tile.x = x + row * in;
+        tile.y = y + row * out + panel * kPanel;
+        row == row_begin ? kMultiplyTile<true>[rows](tile) : kMultiplyTile<false>[rows](tile);
       }
     }
   });
