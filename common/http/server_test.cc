@@ -2,12 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-
 #include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/write.hpp>
 #include <future>
 #include <mutex>
 #include <random>
@@ -17,12 +12,13 @@
 #include "common/http/error.h"
 #include "common/http/event.h"
 #include "common/strings.h"
+#include "tests/fakes/raw_client.h"
 
 namespace ragcache::http {
 namespace {
 
 using boost::asio::awaitable;
-using boost::asio::ip::tcp;
+using fakes::RawClient;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -33,79 +29,6 @@ Response text_response(std::string body) {
   response.body = std::move(body);
   return response;
 }
-
-// A blocking socket that says exactly the bytes it is told. Gives up after ten seconds.
-class RawClient {
- public:
-  explicit RawClient(uint16_t port) : socket_(io_) {
-    socket_.connect(tcp::endpoint(boost::asio::ip::address_v4::loopback(), port));
-    socket_.set_option(tcp::no_delay(true));
-    timeval limit{.tv_sec = 10, .tv_usec = 0};
-    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  }
-
-  void send(std::string_view bytes) {
-    boost::system::error_code ignored;
-    boost::asio::write(socket_, boost::asio::buffer(bytes.data(), bytes.size()), ignored);
-  }
-
-  // Until the server closes.
-  std::string read_all() {
-    while (read_some()) {
-    }
-    return std::exchange(input_, "");
-  }
-
-  // One answer with a Content-Length: head and body.
-  std::string read_answer() {
-    size_t head;
-    while ((head = input_.find("\r\n\r\n")) == std::string::npos && read_some()) {
-    }
-    if (head == std::string::npos) return std::exchange(input_, "");
-    head += 4;
-    const size_t field = input_.find("Content-Length: ");
-    const size_t length = field < head ? std::stoul(input_.substr(field + 16)) : 0;
-    while (input_.size() < head + length && read_some()) {
-    }
-    std::string answer = input_.substr(0, head + length);
-    input_.erase(0, head + length);
-    return answer;
-  }
-
-  void read_until(std::string_view what) {
-    while (input_.find(what) == std::string::npos && read_some()) {
-    }
-    const size_t at = input_.find(what);
-    input_.erase(0, at == std::string::npos ? at : at + what.size());
-  }
-
-  bool read_some() {
-    char bytes[4096];
-    const ssize_t n = ::recv(socket_.native_handle(), bytes, sizeof(bytes), 0);
-    if (n <= 0) return false;
-    input_.append(bytes, static_cast<size_t>(n));
-    return true;
-  }
-
-  void end_sending() {
-    boost::system::error_code ignored;
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  }
-  void reset() {
-    boost::system::error_code ignored;
-    socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
-    socket_.close(ignored);
-  }
-  void close() {
-    boost::system::error_code ignored;
-    socket_.close(ignored);
-  }
-
- private:
-  boost::asio::io_context io_;
-  tcp::socket socket_;
-  std::string input_;
-};
 
 std::string get(std::string_view target, std::string_view headers = "") {
   return str_cat("GET ", target, " HTTP/1.1\r\nHost: x\r\n", headers, "\r\n");

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "common/strings.h"
-#include "services/gateway/gateway_fixture.h"
+#include "tests/fakes/gateway_fixture.h"
 
 namespace ragcache::gateway {
 namespace {
@@ -342,7 +342,8 @@ TEST_F(ChatTest, CountsWhatItServed) {
   request["stream"] = true;
   chat(request);
   chat({});
-  const std::string text = metrics_text();
+  EXPECT_THAT(send("GET", "/metrics", "", "").body, HasSubstr("\nragcache_http_connections "));
+  const std::string text = final_metrics();
   for (const char* line :
        {"ragcache_http_requests_total{code=\"200\",route=\"/v1/chat/completions\"} 2",
         "ragcache_http_requests_total{code=\"400\",route=\"/v1/chat/completions\"} 1",

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "common/strings.h"
-#include "services/gateway/gateway_fixture.h"
+#include "tests/fakes/gateway_fixture.h"
 
 namespace ragcache::gateway {
 namespace {
@@ -119,7 +119,7 @@ TEST_F(DocumentsTest, ReadsNoFasterThanRetrievalTakes) {
   start();
   retrieval_.pause_upserts();
   constexpr size_t kPiece = 64 << 10;
-  constexpr size_t kTotal = 40 << 20;
+  constexpr size_t kTotal = 32 << 20;
   std::mutex mutex;
   std::condition_variable changed;
   size_t sent = 0;

@@ -1,6 +1,6 @@
 #include "services/gateway/status_handlers.h"
 
-#include "services/gateway/gateway_fixture.h"
+#include "tests/fakes/gateway_fixture.h"
 
 namespace ragcache::gateway {
 namespace {

@@ -83,7 +83,11 @@ class GatewayTest : public testing::Test {
     return {retrieved(), delta("Bec"), delta("ause \"ü\"\n"), completed()};
   }
 
-  std::string metrics_text() { return send("GET", "/metrics", "", "").body; }
+  // After the gateway has stopped: a request is counted when its answer is already sent.
+  std::string final_metrics() {
+    app_->stop();
+    return metrics::to_text(*registry_);
+  }
 
   fakes::FakeController controller_;
   fakes::FakeRetrieval retrieval_;
