@@ -65,6 +65,16 @@ FaissIndex::FaissIndex(std::string_view kind, uint32_t dimension, uint32_t probe
 
 FaissIndex::~FaissIndex() = default;
 
+std::shared_lock<std::shared_mutex> FaissIndex::lock_to_read() const {
+  const std::lock_guard gate(gate_);
+  return std::shared_lock(mutex_);
+}
+
+std::unique_lock<std::shared_mutex> FaissIndex::lock_to_write() {
+  const std::lock_guard gate(gate_);
+  return std::unique_lock(mutex_);
+}
+
 std::unique_ptr<FaissIndex> FaissIndex::exact(uint32_t dimension) {
   auto map = std::make_unique<faiss::IndexIDMap>(new faiss::IndexFlatIP(dimension));
   map->own_fields = true;
@@ -120,7 +130,7 @@ absl::Status FaissIndex::add(std::span<const int64_t> ids, std::span<const float
   RAG_CHECK(vectors.size() == ids.size() * dimension_);
   if (ids.empty()) return absl::OkStatus();
   const OneOpenMpThread one_thread;
-  const absl::WriterMutexLock lock(&mutex_);
+  const auto lock = lock_to_write();
   return call_faiss("add", [&] {
     index_->add_with_ids(static_cast<int64_t>(ids.size()), vectors.data(), ids.data());
   });
@@ -131,7 +141,7 @@ absl::StatusOr<size_t> FaissIndex::remove(std::span<const int64_t> ids) {
   const OneOpenMpThread one_thread;
   const faiss::IDSelectorBatch selector(ids.size(), ids.data());
   size_t removed = 0;
-  const absl::WriterMutexLock lock(&mutex_);
+  const auto lock = lock_to_write();
   RAG_RETURN_IF_ERROR(call_faiss("remove", [&] { removed = index_->remove_ids(selector); }));
   return removed;
 }
@@ -140,7 +150,7 @@ absl::StatusOr<std::vector<VectorHit>> FaissIndex::search(std::span<const float>
                                                           size_t k) const {
   RAG_CHECK(query.size() == dimension_ && k > 0);
   const OneOpenMpThread one_thread;
-  const absl::ReaderMutexLock lock(&mutex_);
+  const auto lock = lock_to_read();
   // One more than asked for shows whether a tie crosses the k-th place.
   size_t fetch = k + 1;
   while (true) {
@@ -178,14 +188,14 @@ absl::StatusOr<std::vector<VectorHit>> FaissIndex::search_once(std::span<const f
 }
 
 size_t FaissIndex::size() const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const auto lock = lock_to_read();
   return static_cast<size_t>(index_->ntotal);
 }
 
 std::vector<int64_t> FaissIndex::ids() const {
   std::vector<int64_t> ids;
   {
-    const absl::ReaderMutexLock lock(&mutex_);
+    const auto lock = lock_to_read();
     if (const faiss::IndexIVFFlat* ivf = as_ivf(*index_)) {
       for (size_t list = 0; list < ivf->nlist; ++list) {
         faiss::InvertedLists::ScopedIds list_ids(ivf->invlists, list);
@@ -201,14 +211,14 @@ std::vector<int64_t> FaissIndex::ids() const {
 }
 
 uint32_t FaissIndex::lists() const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const auto lock = lock_to_read();
   const faiss::IndexIVFFlat* ivf = as_ivf(*index_);
   return ivf != nullptr ? static_cast<uint32_t>(ivf->nlist) : 0;
 }
 
 VectorBlock FaissIndex::copy_vectors() const {
   VectorBlock block;
-  const absl::ReaderMutexLock lock(&mutex_);
+  const auto lock = lock_to_read();
   const auto count = static_cast<size_t>(index_->ntotal);
   block.ids.reserve(count);
   block.vectors.reserve(count * dimension_);
@@ -231,7 +241,7 @@ VectorBlock FaissIndex::copy_vectors() const {
 }
 
 absl::Status FaissIndex::write(faiss::IOWriter& writer) const {
-  const absl::ReaderMutexLock lock(&mutex_);
+  const auto lock = lock_to_read();
   return call_faiss("write", [&] { faiss::write_index(index_.get(), &writer); });
 }
 

@@ -2,14 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "services/retrieval/index/vector_index.h"
 
 namespace faiss {
@@ -65,16 +65,20 @@ class FaissIndex final : public VectorIndex {
   FaissIndex(std::string_view kind, uint32_t dimension, uint32_t probes,
              std::unique_ptr<faiss::Index> index);
 
-  absl::StatusOr<std::vector<VectorHit>> search_once(std::span<const float> query, size_t k) const
-      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // REQUIRES: the caller holds a lock.
+  absl::StatusOr<std::vector<VectorHit>> search_once(std::span<const float> query, size_t k) const;
+  std::shared_lock<std::shared_mutex> lock_to_read() const;
+  std::unique_lock<std::shared_mutex> lock_to_write();
 
   const std::string_view kind_;
   const uint32_t dimension_;
   const uint32_t probes_;
 
-  // Writers that wait hold up new readers: a stream of searches cannot starve an ingest.
-  mutable absl::Mutex mutex_;
-  std::unique_ptr<faiss::Index> index_ ABSL_GUARDED_BY(mutex_);
+  // Everybody passes the gate, and a writer waits in it: a stream of searches, each overlapping
+  // the next, cannot starve an ingest.
+  mutable std::mutex gate_;
+  mutable std::shared_mutex mutex_;
+  std::unique_ptr<faiss::Index> index_;  // guarded by mutex_
 };
 
 }  // namespace ragcache::retrieval

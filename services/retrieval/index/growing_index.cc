@@ -58,17 +58,17 @@ absl::StatusOr<std::unique_ptr<GrowingIndex>> GrowingIndex::load(const std::stri
 }
 
 absl::Status GrowingIndex::save(const std::string& path, const IndexIdentity& identity) const {
-  const absl::MutexLock lock(&write_mutex_);
+  const std::lock_guard lock(write_mutex_);
   return save_index_file(path, *current(), options_.dimension, trained_on_, identity);
 }
 
 absl::Status GrowingIndex::add(std::span<const int64_t> ids, std::span<const float> vectors) {
-  const absl::MutexLock lock(&write_mutex_);
+  const std::lock_guard lock(write_mutex_);
   return current()->add(ids, vectors);
 }
 
 absl::StatusOr<size_t> GrowingIndex::remove(std::span<const int64_t> ids) {
-  const absl::MutexLock lock(&write_mutex_);
+  const std::lock_guard lock(write_mutex_);
   return current()->remove(ids);
 }
 
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<VectorHit>> GrowingIndex::search(std::span<const floa
 }
 
 absl::StatusOr<bool> GrowingIndex::improve() {
-  const absl::MutexLock lock(&write_mutex_);
+  const std::lock_guard lock(write_mutex_);
   const std::shared_ptr<FaissIndex> index = current();
   const size_t size = index->size();
   const uint32_t lists = wanted_lists(size);
@@ -92,7 +92,7 @@ absl::StatusOr<bool> GrowingIndex::improve() {
                        FaissIndex::ivf_flat(options_.dimension, index->copy_vectors(), lists,
                                             probes_by_lists(options_.ivf_probes, lists)));
   {
-    const absl::MutexLock swap_lock(&current_mutex_);
+    const std::lock_guard swap_lock(current_mutex_);
     current_ = std::move(trained);
   }
   trained_on_ = size;
@@ -102,7 +102,7 @@ absl::StatusOr<bool> GrowingIndex::improve() {
 }
 
 std::shared_ptr<FaissIndex> GrowingIndex::current() const {
-  const absl::MutexLock lock(&current_mutex_);
+  const std::lock_guard lock(current_mutex_);
   return current_;
 }
 

@@ -2,14 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "services/retrieval/index/faiss_index.h"
 #include "services/retrieval/index/index_file.h"
 #include "services/retrieval/index/vector_index.h"
@@ -70,11 +69,11 @@ class GrowingIndex final : public VectorIndex {
   const IndexOptions options_;
 
   // Held by whoever changes or saves the index, across everything that takes; never by a search.
-  mutable absl::Mutex write_mutex_;
-  uint64_t trained_on_ ABSL_GUARDED_BY(write_mutex_);  // vectors there were at the last training
+  mutable std::mutex write_mutex_;
+  uint64_t trained_on_;  // vectors there were at the last training; guarded by write_mutex_
 
-  mutable absl::Mutex current_mutex_;
-  std::shared_ptr<FaissIndex> current_ ABSL_GUARDED_BY(current_mutex_);
+  mutable std::mutex current_mutex_;
+  std::shared_ptr<FaissIndex> current_;  // guarded by current_mutex_
 };
 
 }  // namespace ragcache::retrieval
