@@ -26,10 +26,14 @@ class WorkerLink::Stream
   Stream(uint64_t connection, Group group, ActorRef<WorkerLink> link)
       : connection_(connection), group_(std::move(group)), link_(link) {}
 
-  void start(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Stream> self) {
+  // From here on write() may be called; nothing arrives before start().
+  void bind(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Stream> self) {
     self_ = std::move(self);
     stub.async()->Execute(&context_, this);
     AddHold();  // write() is called from outside of reactions
+  }
+
+  void start() {
     StartRead(&event_);
     StartCall();
   }
@@ -123,12 +127,13 @@ void WorkerLink::handle(InfoArrived arrived, ActorContext&) {
   }
   const uint64_t connection = ++connections_;
   stream_ = std::make_shared<Stream>(connection, group_, self_);
+  stream_->bind(*stub_, stream_);
   group_.send(WorkerConnected{connection, std::move(arrived.info),
                               Address<worker::v1::ExecuteRequest>::of_functions(
                                   [stream = stream_](worker::v1::ExecuteRequest command) {
                                     stream->write(std::move(command));
                                   })});
-  stream_->start(*stub_, stream_);
+  stream_->start();
   pause_ = kFirstPause;
 }
 

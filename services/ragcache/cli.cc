@@ -1,0 +1,186 @@
+#include "services/ragcache/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "services/ragcache/commands.h"
+#include "services/ragcache/serve.h"
+
+namespace ragcache {
+namespace {
+
+constexpr const char* kVersion = "0.1.0";
+
+int report(const absl::Status& status) {
+  if (status.ok()) return kExitDone;
+  std::fprintf(stderr, "ragcache: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+// A command's flags and what runs it.
+class Commands {
+ public:
+  explicit Commands(CLI::App& cli) : cli_(cli) {
+    add_serve();
+    add_ingest();
+    add_ask();
+    add_status();
+    add_cache();
+    cli_.require_subcommand(1);
+  }
+
+  int run() { return run_(); }
+
+ private:
+  void add_serve() {
+    CLI::App* command = cli_.add_subcommand(
+        "serve", "Run gateway, controller, retrieval and worker in one process");
+    command->footer(
+        "Each option can also be set by environment (RAGCACHE_ and its name in capitals) or in a\n"
+        "YAML file; a flag wins over the environment, that over the file.\n\n"
+        "Examples:\n"
+        "  ragcache serve --model model.gguf --embedding-model all-minilm-l6-v2\n"
+        "  ragcache serve --config ragcache.yaml --listen 0.0.0.0:8080\n"
+        "  ragcache serve --config ragcache.yaml --print-config");
+    command->add_option("--config", config_file_, "YAML file of options");
+    command->add_flag("--print-config", print_config_,
+                      "print every option, its value and where that came from, and exit");
+    serve_.add_options();
+    for (const OptionTable::Row& row : serve_.table().rows()) {
+      const std::string text = absl::StrCat(
+          row.traits.doc, row.traits.unit.empty() ? "" : absl::StrCat(" [", row.traits.unit, "]"),
+          row.default_text.empty() ? "" : absl::StrCat(" (default ", row.default_text, ")"));
+      auto set = [this, name = row.name](const std::string& value) { flags_[name] = value; };
+      if (row.is_flag) {
+        command->add_flag_function(
+            absl::StrCat(row.flag(), "{true}"), [set](int64_t) { set("true"); }, text);
+      } else {
+        command->add_option_function<std::string>(row.flag(), set, text);
+      }
+    }
+    command->callback([this] {
+      run_ = [this] {
+        if (absl::Status status = serve_.load(config_file_, flags_); !status.ok()) {
+          std::fprintf(stderr, "ragcache serve: %s\n", std::string(status.message()).c_str());
+          return kExitUsage;
+        }
+        if (print_config_) {
+          std::fputs(serve_.table().print().c_str(), stdout);
+          return kExitDone;
+        }
+        absl::Status status = serve_.run();
+        if (status.ok()) return kExitDone;
+        std::fprintf(stderr, "ragcache serve: %s\n", std::string(status.message()).c_str());
+        // What stops a server from starting is for its operator to put right.
+        return kExitUsage;
+      };
+    });
+  }
+
+  void add_ingest() {
+    CLI::App* command = cli_.add_subcommand("ingest", "Add documents from JSONL files");
+    command->footer(
+        "A line is {\"id\": …, \"title\": …, \"text\": …}. A document with a known id is "
+        "replaced,\n"
+        "an unchanged one skipped, so that a broken-off ingest is simply run again.\n\n"
+        "Examples:\n"
+        "  ragcache ingest documents.jsonl\n"
+        "  zcat documents.jsonl.gz | ragcache ingest -");
+    command->add_option("files", ingest_.files, "JSONL files; - reads standard input")->required();
+    add_common(command, ingest_.server, ingest_.json);
+    command->callback([this] { run_ = [this] { return report(ingest(ingest_)); }; });
+  }
+
+  void add_ask() {
+    CLI::App* command = cli_.add_subcommand("ask", "Ask a question about the documents");
+    command->footer(
+        "Examples:\n"
+        "  ragcache ask \"How do aardvarks find termites?\"\n"
+        "  ragcache ask --top-k 3 --max-tokens 64 --json \"What is an abacus?\"\n"
+        "  ragcache ask --document doc-7 --document doc-2 \"What do they have in common?\"");
+    command->add_option("question", ask_.question, "the question")->required();
+    command->add_option("--top-k", ask_.top_k, "documents to search for")
+        ->check(CLI::PositiveNumber);
+    command->add_option("--document", ask_.documents,
+                        "use this document instead of searching; repeat for more, in prompt order");
+    command->add_flag("--no-rag", ask_.no_rag, "answer without documents");
+    command->add_option("--max-tokens", ask_.max_tokens, "longest answer")
+        ->check(CLI::PositiveNumber);
+    command->add_option("--temperature", ask_.temperature, "0 always takes the likeliest token");
+    command->add_option("--seed", ask_.seed, "of the draws at a temperature above 0");
+    command->add_option("--system", ask_.system, "system message");
+    add_common(command, ask_.server, ask_.json);
+    command->callback([this] { run_ = [this] { return report(ask(ask_)); }; });
+  }
+
+  void add_status() {
+    CLI::App* command =
+        cli_.add_subcommand("status", "Is the service ready, and what does it hold");
+    command->footer("Examples:\n  ragcache status\n  ragcache status --json");
+    add_common(command, server_, json_);
+    command->callback([this] { run_ = [this] { return report(show_status(server_, json_)); }; });
+  }
+
+  void add_cache() {
+    CLI::App* command = cli_.add_subcommand("cache", "Look at the KV cache or empty it");
+    command->footer("Examples:\n  ragcache cache stats\n  ragcache cache clear");
+    command->require_subcommand(1);
+    CLI::App* stats = command->add_subcommand("stats", "Blocks, nodes, hits and evictions");
+    add_common(stats, server_, json_);
+    stats->add_option("--admin-key", admin_key_, "if the gateway asks for one");
+    stats->callback(
+        [this] { run_ = [this] { return report(cache_stats(server_, admin_key_, json_)); }; });
+    CLI::App* clear = command->add_subcommand("clear", "Free all that no running request uses");
+    add_common(clear, server_, json_);
+    clear->add_option("--admin-key", admin_key_, "if the gateway asks for one");
+    clear->callback(
+        [this] { run_ = [this] { return report(cache_clear(server_, admin_key_, json_)); }; });
+  }
+
+  static void add_common(CLI::App* command, std::string& server, bool& json) {
+    command->add_option("--server", server, "URL of the gateway")
+        ->envname("RAGCACHE_SERVER")
+        ->capture_default_str();
+    command->add_flag("--json", json, "print one JSON object");
+  }
+
+  CLI::App& cli_;
+  std::function<int()> run_;
+
+  Serve serve_;
+  std::string config_file_;
+  bool print_config_ = false;
+  std::map<std::string, std::string> flags_;
+
+  IngestCommand ingest_;
+  AskCommand ask_;
+  std::string server_ = kDefaultServer;
+  std::string admin_key_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  CLI::App cli{"RAGCache: retrieval-augmented generation that keeps documents' KV"};
+  cli.set_version_flag("--version", kVersion);
+  cli.footer(
+      "Examples:\n"
+      "  ragcache serve --model model.gguf --embedding-model all-minilm-l6-v2\n"
+      "  ragcache ingest documents.jsonl\n"
+      "  ragcache ask \"How do aardvarks find termites?\"\n\n"
+      "`ragcache COMMAND --help` tells more.");
+  Commands commands(cli);
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return cli.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+  return commands.run();
+}
+
+}  // namespace ragcache

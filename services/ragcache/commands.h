@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+// The commands that talk to a running gateway over HTTP. Each prints its result on stdout and its
+// progress on stderr. INVALID_ARGUMENT: what the caller gave is wrong; else the command failed.
+namespace ragcache {
+
+inline constexpr const char* kDefaultServer = "http://127.0.0.1:8080";
+
+struct IngestCommand {
+  std::string server = kDefaultServer;
+  std::vector<std::string> files;
+  bool json = false;
+};
+absl::Status ingest(const IngestCommand& command);
+
+struct AskCommand {
+  std::string server = kDefaultServer;
+  std::string question;
+  std::optional<uint32_t> top_k;
+  std::vector<std::string> documents;
+  bool no_rag = false;
+  std::optional<uint32_t> max_tokens;
+  double temperature = 0;
+  std::optional<uint64_t> seed;
+  std::string system;
+  bool json = false;
+};
+absl::Status ask(const AskCommand& command);
+
+absl::Status show_status(const std::string& server, bool json);
+absl::Status cache_stats(const std::string& server, const std::string& admin_key, bool json);
+absl::Status cache_clear(const std::string& server, const std::string& admin_key, bool json);
+
+}  // namespace ragcache
