@@ -1,6 +1,6 @@
 #include "services/controller/request_actor.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +14,8 @@ constexpr uint32_t kMaxTopK = 100;
 constexpr int kMaxNamedDocuments = 100;
 constexpr int kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 256;
+// An embedder reads a few hundred tokens; of a longer question only the beginning is searched for.
+constexpr size_t kMaxQueryBytes = 8 << 10;
 
 absl::Status invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
 
@@ -25,6 +27,13 @@ std::vector<ChatMessage> turns_of(const v1::AnswerRequest& request) {
                      message.content()});
   }
   return turns;
+}
+
+// The question's beginning, cut between characters.
+std::string query_of(const std::string& question) {
+  size_t end = std::min(question.size(), kMaxQueryBytes);
+  while (end < question.size() && (static_cast<uint8_t>(question[end]) & 0xC0) == 0x80) --end;
+  return question.substr(0, end);
 }
 
 std::string system_of(const v1::AnswerRequest& request, const Config& config) {
@@ -106,7 +115,7 @@ void RequestActor::handle(Start, ActorContext& context) {
   state_ = State::kSearching;
   dependencies_->retrieval.send(
       FindDocuments{request_.request_id(),
-                    request_.messages(request_.messages_size() - 1).content(),
+                    query_of(request_.messages(request_.messages_size() - 1).content()),
                     {retrieval.document_ids().begin(), retrieval.document_ids().end()},
                     retrieval.top_k(),
                     self_});

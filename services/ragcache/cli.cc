@@ -59,7 +59,7 @@ class Commands {
         command->add_flag_function(
             absl::StrCat(row.flag(), "{true}"), [set](int64_t) { set("true"); }, text);
       } else {
-        command->add_option_function<std::string>(row.flag(), set, text);
+        command->add_option_function<std::string>(row.flag(), set, text)->take_last();
       }
     }
     command->callback([this] {

@@ -24,6 +24,8 @@ class Answers(unittest.TestCase):
         cls.openai = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
 
     def setUp(self):
+        # An answer cut by a stop string leaves the worker one iteration later.
+        wait_until(lambda: self.server.cache()["running_requests"] == 0, "an idle server")
         self.server.clear_cache()
 
     def stream(self, question, **fields):

@@ -1,5 +1,7 @@
 #include "services/worker/model/model_config.h"
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
@@ -41,7 +43,8 @@ absl::StatusOr<ModelConfig> read_model_config(const GgufFile& file) {
                                                  *scaling, "\", only \"none\" is known"));
   }
   ModelConfig config;
-  config.name = file.get_string("general.name").value_or(architecture);
+  // The file's name tells model and quantisation; general.name is often that of a training run.
+  config.name = std::filesystem::path(file.path()).stem().string();
   RAG_ASSIGN_OR_RETURN(config.n_layers, read_count(file, "llama.block_count", kMaxLayers));
   RAG_ASSIGN_OR_RETURN(config.n_heads, read_count(file, "llama.attention.head_count", kMaxHeads));
   config.n_kv_heads = config.n_heads;
