@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -17,29 +18,42 @@ namespace ragcache::worker {
 namespace {
 
 constexpr int64_t kMaxTokens = 2048;
-constexpr int kRuns = 5;
+constexpr int kRuns = 3;
 
-// The shortest of kRuns runs after a warm-up: what the machine can do between disturbances.
-double best_seconds(const std::function<void()>& run) {
-  run();
-  double best = 1e9;
-  for (int i = 0; i < kRuns; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+using Run = std::function<void()>;
+
+// Seconds of kRuns runs, shortest first.
+struct Seconds {
+  std::vector<double> sorted;
+  double median() const { return sorted[sorted.size() / 2]; }
+  double least() const { return sorted.front(); }
+  double most() const { return sorted.back(); }
+};
+
+// Runs them by turns after a warm-up each, so that what disturbs the machine disturbs all alike.
+std::vector<Seconds> measure(const std::vector<Run>& runs) {
+  std::vector<Seconds> seconds(runs.size());
+  for (const Run& run : runs) run();
+  for (int round = 0; round < kRuns; ++round) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      runs[i]();
+      seconds[i].sorted.push_back(
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
   }
-  return best;
+  for (Seconds& each : seconds) std::sort(each.sorted.begin(), each.sorted.end());
+  return seconds;
 }
 
-// Seconds that the matrix products of all layers take for n tokens, and their operations.
-std::pair<double, double> torch_matmul(const ModelConfig& config, int64_t n_tokens) {
+// The matrix products of all layers for n tokens, and their operations.
+std::pair<Run, double> torch_matmul(const ModelConfig& config, int64_t n_tokens) {
   const std::vector<std::pair<int64_t, int64_t>> shapes = {
       {config.width, config.qkv_width()},
       {config.n_heads * config.head_dim, config.width},
       {config.width, 2 * config.feed_forward_width},
       {config.feed_forward_width, config.width}};
-  std::vector<std::function<void()>> products;
+  std::vector<Run> products;
   double flops = 0;
   for (auto [in, out] : shapes) {
     at::Tensor x = at::randn({n_tokens, in}), w = at::randn({out, in}).t();
@@ -47,12 +61,12 @@ std::pair<double, double> torch_matmul(const ModelConfig& config, int64_t n_toke
     products.push_back([x, w, y]() mutable { at::mm_out(y, x, w); });
     flops += 2.0 * n_tokens * in * out * config.n_layers;
   }
-  const double seconds = best_seconds([&] {
-    for (int64_t l = 0; l < config.n_layers; ++l) {
-      for (auto& product : products) product();
+  const Run run = [products, n_layers = config.n_layers] {
+    for (int64_t l = 0; l < n_layers; ++l) {
+      for (const Run& product : products) product();
     }
-  });
-  return {seconds, flops};
+  };
+  return {run, flops};
 }
 
 class Bench {
@@ -67,19 +81,22 @@ class Bench {
     for (uint32_t& token : tokens_) token = random() % model_.config().vocabulary;
   }
 
-  double prefill_seconds(int64_t n_tokens, int64_t prefix) {
-    ForwardBatch batch;
-    batch.add(std::span(tokens_).first(n_tokens), std::span(slots_).first(prefix + n_tokens), true);
-    return best_seconds([&] { model_.forward(batch, kv_.data()); });
+  // `n_tokens` after a cached prefix.
+  Run prefill(int64_t n_tokens, int64_t prefix) {
+    auto batch = std::make_shared<ForwardBatch>();
+    batch->add(std::span(tokens_).first(n_tokens), std::span(slots_).first(prefix + n_tokens),
+               true);
+    return [this, batch] { model_.forward(*batch, kv_.data()); };
   }
 
-  double decode_seconds(int64_t sequences, int64_t context) {
-    ForwardBatch batch;
+  // One step of `sequences` answers, `context` tokens each.
+  Run decode(int64_t sequences, int64_t context) {
+    auto batch = std::make_shared<ForwardBatch>();
     for (int64_t s = 0; s < sequences; ++s) {
-      batch.add(std::span(tokens_).subspan(s, 1), std::span(slots_).subspan(s * context, context),
-                true);
+      batch->add(std::span(tokens_).subspan(s, 1), std::span(slots_).subspan(s * context, context),
+                 true);
     }
-    return best_seconds([&] { model_.forward(batch, kv_.data()); });
+    return [this, batch] { model_.forward(*batch, kv_.data()); };
   }
 
  private:
@@ -104,27 +121,35 @@ int run(const char* path, int threads) {
   }
   const ModelConfig config = weights->config;
   at::set_num_threads(threads);
-  std::printf("%s, %d threads, best of %d\n", path, threads, kRuns);
-  std::vector<std::pair<double, double>> matmul;
-  for (int64_t n : {128, 512, 2048}) matmul.push_back(torch_matmul(config, n));
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  std::printf("%s, %d threads, median of %d by turns (least-most)\n", path, threads, kRuns);
   Bench bench(*std::move(weights), pool);
-  std::printf("%8s %14s %14s %14s %10s\n", "tokens", "torch GFLOP/s", "matmul tok/s",
-              "prefill tok/s", "ratio");
-  for (int i = 0; int64_t n : {128, 512, 2048}) {
-    const auto [seconds, flops] = matmul[i++];
-    const double prefill = bench.prefill_seconds(n, 0);
-    std::printf("%8ld %14.1f %14.1f %14.1f %9.1f%%\n", n, flops / seconds * 1e-9, n / seconds,
-                n / prefill, 100.0 * seconds / prefill);
+  for (int64_t n : {128, 512, 2048}) {
+    const auto [matmul, flops] = torch_matmul(config, n);
+    const auto seconds = measure({matmul, bench.prefill(n, 0)});
+    const auto rate = [n](double s) { return static_cast<double>(n) / s; };
+    std::printf(
+        "prefill %4ld tokens: %.0f tokens/s (%.0f-%.0f); Torch's fp32 products alone %.0f "
+        "(%.0f-%.0f), "
+        "%.1f GFLOP/s; prefill runs at %.1f %% of them\n",
+        n, rate(seconds[1].median()), rate(seconds[1].most()), rate(seconds[1].least()),
+        rate(seconds[0].median()), rate(seconds[0].most()), rate(seconds[0].least()),
+        flops / seconds[0].median() * 1e-9, 100 * seconds[0].median() / seconds[1].median());
   }
-  for (int64_t sequences : {1, 8}) {
-    const double seconds = bench.decode_seconds(sequences, 512);
-    std::printf("decode, batch %ld, context 512: %.1f ms/step, %.1f tok/s\n", sequences,
-                seconds * 1e3, sequences / seconds);
+  const auto decode = measure({bench.decode(1, 512), bench.decode(8, 512)});
+  for (size_t i = 0; const int sequences : {1, 8}) {
+    const Seconds& step = decode[i++];
+    std::printf("decode, batch %d, context 512: %.1f ms a step (%.1f-%.1f), %.1f tokens/s\n",
+                sequences, step.median() * 1e3, step.least() * 1e3, step.most() * 1e3,
+                sequences / step.median());
   }
-  const double cold = bench.prefill_seconds(1540, 0), hit = bench.prefill_seconds(40, 1500),
-               alone = bench.prefill_seconds(40, 0);
-  std::printf("1,500 cached + 40 tokens: %.1f ms; the 40 alone: %.1f ms; all 1,540: %.1f ms\n",
-              hit * 1e3, alone * 1e3, cold * 1e3);
+  const auto hit = measure({bench.prefill(1540, 0), bench.prefill(40, 1500), bench.prefill(40, 0)});
+  std::printf(
+      "all of 1,540 tokens: %.0f ms (%.0f-%.0f); 40 after 1,500 cached: %.1f ms (%.1f-%.1f); 40 "
+      "alone: %.1f ms (%.1f-%.1f)\n",
+      hit[0].median() * 1e3, hit[0].least() * 1e3, hit[0].most() * 1e3, hit[1].median() * 1e3,
+      hit[1].least() * 1e3, hit[1].most() * 1e3, hit[2].median() * 1e3, hit[2].least() * 1e3,
+      hit[2].most() * 1e3);
   return 0;
 }
 
