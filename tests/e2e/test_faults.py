@@ -172,7 +172,7 @@ class SuddenEnds(unittest.TestCase):
             self.assertEqual(server.request("GET", "/v1/documents?limit=1")[1]["total"], 400)
 
     def test_a_terminated_server_ends_its_answers_and_exits_with_0(self):
-        server = Server()
+        server = Server(stop_grace_ms=60000)
         server.ingest(facts(count=4))
         with contextlib.closing(server.connect()) as connection:
             connection.request("POST", "/v1/chat/completions",
@@ -181,7 +181,7 @@ class SuddenEnds(unittest.TestCase):
             response = connection.getresponse()
             response.readline()
             self.assertEqual(server.stop(), 0)
-            self.assertIn(b"data:", response.read())
+            self.assertTrue(response.read().endswith(b"data: [DONE]\n\n"))
 
 
 class CommandLine(unittest.TestCase):
