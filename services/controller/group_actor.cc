@@ -78,7 +78,8 @@ void GroupActor::dispatch(ActorContext& context) {
         continue;
       }
       std::string id = request.submit.request_id;
-      running_.emplace(std::move(id), std::move(request));
+      const bool is_new = running_.emplace(std::move(id), std::move(request)).second;
+      RAG_CHECK(is_new);
       it = queue_.erase(it);
     }
   }

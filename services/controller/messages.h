@@ -36,7 +36,7 @@ using RequestEvents = Address<TokensArrived, GroupEnded>;
 // ---- to GroupActor
 
 struct Submit {
-  std::string request_id;
+  std::string request_id;  // unique in this controller
   std::shared_ptr<const PromptPlan> plan;
   types::v1::Sampling sampling;
   uint32_t max_tokens;

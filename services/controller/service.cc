@@ -113,7 +113,10 @@ grpc::ServerWriteReactor<v1::AnswerResponse>* Service::Answer(grpc::CallbackServ
         absl::StrCat("max_requests: ", limit, " requests are open; try again later")));
   }
   auto call = std::make_shared<AnswerCall>(open_requests_);
-  auto actor = runtime_.spawn<RequestActor>(dependencies_, *request, call->sink(call));
+  // Callers choose their ids, and may choose the same one twice.
+  v1::AnswerRequest own = *request;
+  own.set_request_id(absl::StrCat(request->request_id(), "/", calls_.fetch_add(1) + 1));
+  auto actor = runtime_.spawn<RequestActor>(dependencies_, std::move(own), call->sink(call));
   actor.send(Start{});
   call->set_actor(actor);
   return call.get();

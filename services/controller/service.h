@@ -31,6 +31,7 @@ class Service : public v1::ControllerService::CallbackService {
   const ActorRef<GroupActor> group_;
   const RetrievalClient& retrieval_;
   const std::shared_ptr<std::atomic<uint32_t>> open_requests_;
+  std::atomic<uint64_t> calls_ = 0;
 };
 
 }  // namespace ragcache::controller

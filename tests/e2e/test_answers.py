@@ -144,6 +144,15 @@ class Answers(unittest.TestCase):
         self.assertGreater(total, 0)
         self.assertEqual(hits() - before, total)
 
+    def test_requests_that_share_an_id_are_all_answered(self):
+        def ask(question):
+            return self.server.request("POST", "/v1/chat/completions",
+                                       chat_body(question, max_tokens=8), {"x-request-id": "same"})
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for status, answer in pool.map(ask, QUESTIONS + QUESTIONS[:1]):
+                self.assertEqual(status, 200, answer)
+
     def test_a_client_that_goes_away_frees_everything(self):
         with contextlib.closing(self.server.connect()) as connection:
             connection.request("POST", "/v1/chat/completions",
