@@ -42,7 +42,8 @@ target_include_directories(torch_cpu SYSTEM INTERFACE
   ${RAG_TORCH_DIR}/include ${RAG_TORCH_DIR}/include/torch/csrc/api/include)
 target_link_libraries(torch_cpu INTERFACE
   ${RAG_TORCH_DIR}/lib/libtorch_cpu.so ${RAG_TORCH_DIR}/lib/libc10.so)
-target_link_options(torch_cpu INTERFACE
+# DT_RPATH rather than DT_RUNPATH: only the former also serves what libtorch itself needs.
+target_link_options(torch_cpu INTERFACE -Wl,--disable-new-dtags
   -Wl,-rpath,${RAG_TORCH_DIR}/lib -Wl,-rpath,${RAG_DEPS_DIR}/cuda/lib
   -Wl,-rpath-link,${RAG_TORCH_DIR}/lib -Wl,-rpath-link,${RAG_DEPS_DIR}/cuda/lib)
 
