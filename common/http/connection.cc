@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/check.h"
 #include "common/http/error.h"
+#include "common/ids.h"
 #include "common/status.h"
 #include "common/strings.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <random>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
@@ -137,17 +136,6 @@ absl::Status parse_target(std::string_view target, Request& request) {
   }
   return absl::OkStatus();
 }
-
-uint64_t random_bits() {
-  thread_local std::mt19937_64 generator = [] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device()};
-    return std::mt19937_64(seed);
-  }();
-  return generator();
-}
-
-std::string new_request_id() { return absl::StrFormat("%016x%016x", random_bits(), random_bits()); }
 
 bool is_valid_request_id(std::string_view id) {
   return !id.empty() && id.size() <= kMaxRequestIdBytes &&

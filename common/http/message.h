@@ -76,12 +76,6 @@ std::string percent_encode(std::string_view text);
 // Splits a request target (origin or absolute form) into `request`'s path and query.
 absl::Status parse_target(std::string_view target, Request& request);
 
-// From a generator of this thread, seeded by the system.
-uint64_t random_bits();
-
-// 128 random bits in hex.
-std::string new_request_id();
-
 // Whether a client's request id may be logged and echoed: 1 to 128 of [A-Za-z0-9._:-].
 bool is_valid_request_id(std::string_view id);
 

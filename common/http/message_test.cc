@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/http/error.h"
+#include "common/ids.h"
 
 namespace ragcache::http {
 namespace {

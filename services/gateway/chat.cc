@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/http/sse.h"
 #include "common/log/log.h"
+#include "common/random.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "services/gateway/chat_request.h"
@@ -159,7 +160,7 @@ awaitable<void> handle_chat(Services& services, http::Exchange& exchange) {
     co_return;
   }
   request->answer.set_request_id(exchange.request().id);
-  if (!request->has_seed) request->answer.mutable_sampling()->set_seed(http::random_bits());
+  if (!request->has_seed) request->answer.mutable_sampling()->set_seed(random_bits());
   Chat chat(services, exchange, *std::move(request), *std::move(model));
   co_await chat.run();
 }

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/ids.h"
 #include "common/log/log.h"
+#include "common/random.h"
 #include "common/rpc/server.h"
 #include "common/status.h"
 #include "services/worker/engine/engine_actor.h"
@@ -20,7 +20,6 @@ namespace {
 std::string bytes_of(const Digest& digest) { return {digest.begin(), digest.end()}; }
 
 // Differs for every start of a worker.
-uint64_t new_epoch() { return std::stoull(new_request_id().substr(0, 16), nullptr, 16); }
 
 }  // namespace
 
@@ -68,7 +67,7 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   info.set_total_blocks(pool.total());
   info.set_block_bytes(block_bytes);
   info.set_context_tokens(static_cast<uint32_t>(parts->model->config().context_tokens));
-  info.set_worker_epoch(new_epoch());
+  info.set_worker_epoch(random_bits());
 
   parts->registry = std::move(registry);
   parts->metrics = std::make_unique<Metrics>(*parts->registry);
