@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#define RAG_AVX2 __attribute__((target("avx2,fma")))
-#define RAG_AVX2_INLINE __attribute__((target("avx2,fma"), always_inline)) inline
+#define RAG_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define RAG_AVX2_INLINE __attribute__((target("avx2,fma,f16c"), always_inline)) inline
 
 namespace ragcache::kernels {
 

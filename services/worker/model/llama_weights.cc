@@ -1,6 +1,7 @@
 #include "services/worker/model/llama_weights.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,22 @@ absl::Status check_shape(const GgufFile& file, const std::string& name,
   return absl::OkStatus();
 }
 
+// What the kernels read as the file stores it; all else becomes fp32.
+kernels::WeightFormat format_of(GgmlType type) {
+  switch (type) {
+    case GgmlType::kF16:
+      return kernels::WeightFormat::kF16;
+    case GgmlType::kQ8_0:
+      return kernels::WeightFormat::kQ8_0;
+    case GgmlType::kQ4_0:
+      return kernels::WeightFormat::kQ4_0;
+    case GgmlType::kQ4_1:
+      return kernels::WeightFormat::kQ4_1;
+    default:
+      return kernels::WeightFormat::kF32;
+  }
+}
+
 void load_matrix(const GgufFile& file, const Matrix& matrix, kernels::ThreadPool& pool) {
   const GgufTensor& tensor = **file.tensor(matrix.name);
   const int64_t row_bytes = storage_bytes(tensor.type, matrix.columns);
@@ -71,8 +88,13 @@ void load_matrix(const GgufFile& file, const Matrix& matrix, kernels::ThreadPool
     std::vector<float> values(matrix.columns);
     const int64_t end = std::min((task + 1) * kTaskRows, matrix.rows);
     for (int64_t row = task * kTaskRows; row < end; ++row) {
-      dequantize(tensor.type, tensor.data.subspan(row * row_bytes, row_bytes), values);
-      matrix.to->set_row(matrix.map(row), values);
+      const auto stored = tensor.data.subspan(row * row_bytes, row_bytes);
+      if (matrix.to->format() == format_of(tensor.type)) {
+        matrix.to->set_row(matrix.map(row), stored);
+      } else {
+        dequantize(tensor.type, stored, values);
+        matrix.to->set_row(matrix.map(row), values);
+      }
     }
   });
 }
@@ -136,13 +158,23 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
     }
   }
 
-  weights.embedding = kernels::PackedWeights(config.vocabulary, width);
-  if (!tied) weights.head = kernels::PackedWeights(config.vocabulary, width);
+  // A matrix whose parts are stored in different formats is kept in fp32.
+  std::map<const kernels::PackedWeights*, kernels::WeightFormat> formats;
+  for (const Matrix& matrix : matrices) {
+    const kernels::WeightFormat format = format_of((*file.tensor(matrix.name))->type);
+    const auto [known_format, first] = formats.emplace(matrix.to, format);
+    if (known_format->second != format) known_format->second = kernels::WeightFormat::kF32;
+  }
+  const auto allocate = [&](kernels::PackedWeights& matrix, int64_t out, int64_t in) {
+    matrix = kernels::PackedWeights(out, in, formats.at(&matrix));
+  };
+  allocate(weights.embedding, config.vocabulary, width);
+  if (!tied) allocate(weights.head, config.vocabulary, width);
   for (LlamaWeights::Layer& layer : weights.layers) {
-    layer.qkv = kernels::PackedWeights(config.qkv_width(), width);
-    layer.attention_out = kernels::PackedWeights(width, q_width);
-    layer.gate_up = kernels::PackedWeights(2 * feed_forward, width);
-    layer.down = kernels::PackedWeights(width, feed_forward);
+    allocate(layer.qkv, config.qkv_width(), width);
+    allocate(layer.attention_out, width, q_width);
+    allocate(layer.gate_up, 2 * feed_forward, width);
+    allocate(layer.down, width, feed_forward);
   }
   for (const Matrix& matrix : matrices) load_matrix(file, matrix, pool);
   for (const Vector& vector : vectors) load_vector(file, vector);

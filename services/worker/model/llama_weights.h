@@ -12,9 +12,9 @@
 
 namespace ragcache::worker {
 
-// A model's weights in fp32, in the order the kernels read them. What reads one input is one
-// matrix: queries, keys and values; gate and up. Query and key rows are in the half-split order
-// of RoPE.
+// A model's weights in the order the kernels read them; matrices in the format of their file where
+// the kernels know it, else in fp32. What reads one input is one matrix: queries, keys and values;
+// gate and up. Query and key rows are in the half-split order of RoPE.
 struct LlamaWeights {
   struct Layer {
     std::vector<float> attention_norm;     // [width]
