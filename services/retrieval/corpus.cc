@@ -56,7 +56,10 @@ absl::StatusOr<std::unique_ptr<Corpus>> Corpus::open(const std::string& folder,
 }
 
 absl::Status Corpus::load_index(const IndexOptions& options) {
-  auto loaded = GrowingIndex::load(index_path_, options, identity_);
+  const VectorReader embeddings = [this](std::span<const int64_t> ids, const auto& visit) {
+    return store_->read_embeddings(ids, visit);
+  };
+  auto loaded = GrowingIndex::load(index_path_, options, identity_, embeddings);
   if (loaded.ok()) {
     index_ = *std::move(loaded);
     return absl::OkStatus();
@@ -73,7 +76,7 @@ absl::Status Corpus::load_index(const IndexOptions& options) {
     default:
       return loaded.status();
   }
-  index_ = GrowingIndex::create(options);
+  index_ = GrowingIndex::create(options, embeddings);
   return absl::OkStatus();
 }
 
@@ -212,7 +215,12 @@ absl::StatusOr<uint64_t> Corpus::erase(std::span<const std::string> ids) {
 }
 
 absl::Status Corpus::settle() {
-  RAG_ASSIGN_OR_RETURN(const bool trained, index_->improve());
+  bool trained = false;
+  if (const auto improved = index_->improve(); improved.ok()) {
+    trained = *improved;
+  } else if (!absl::IsAborted(improved.status())) {
+    return improved.status();  // after ABORTED the next ingest tries again
+  }
   const std::lock_guard lock(publish_mutex_);
   if (trained) unsaved_changes_ += index_->size();
   if (unsaved_changes_ * kSaveShare < index_->size()) return absl::OkStatus();

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,72 +11,56 @@
 #include "services/retrieval/index/vector_index.h"
 
 namespace faiss {
-struct Index;
-struct IOReader;
 struct IOWriter;
-}  // namespace faiss
+}
 
 namespace ragcache::retrieval {
 
-inline constexpr std::string_view kExactKind = "exact";
-inline constexpr std::string_view kIvfFlatKind = "ivf_flat";
-
-// k-means wants at least this many training vectors per list (Faiss' own warning threshold).
-inline constexpr size_t kTrainingVectorsPerList = 39;
-
-// Vectors in a contiguous block, with their ids.
-struct VectorBlock {
-  std::vector<int64_t> ids;
-  std::vector<float> vectors;  // [ids.size(), dimension]
-};
-
-// One Faiss index: a flat scan, or inverted lists over k-means clusters of which a search scans
-// the `probes` nearest. Faiss' exceptions stop here; its OpenMP stays at the calling thread,
-// whose setting for other libraries it leaves as it was.
-class FaissIndex final : public VectorIndex {
+// What the indexes of all kinds share: the lock, and the search that goes on until no tie is cut.
+class FaissIndex : public VectorIndex {
  public:
-  static std::unique_ptr<FaissIndex> exact(uint32_t dimension);
-  // Trains on the vectors of `block`, then adds them. Deterministic for equal input.
-  // REQUIRES: lists > 0, block.ids.size() >= lists.
-  static absl::StatusOr<std::unique_ptr<FaissIndex>> ivf_flat(uint32_t dimension,
-                                                              const VectorBlock& block,
-                                                              uint32_t lists, uint32_t probes);
-  // Reads what write() wrote. DATA_LOSS if it is not an index of that kind and dimension.
-  static absl::StatusOr<std::unique_ptr<FaissIndex>> read(faiss::IOReader& reader,
-                                                          std::string_view kind, uint32_t dimension,
-                                                          uint32_t probes);
-  ~FaissIndex() override;
+  absl::StatusOr<Candidates> candidates(std::span<const float> query, size_t k,
+                                        const IdFilter* filter) const final;
+  size_t size() const final;
+  std::vector<int64_t> ids() const final;
+  std::string_view kind() const final { return kind_; }
 
-  absl::Status add(std::span<const int64_t> ids, std::span<const float> vectors) override;
-  absl::StatusOr<size_t> remove(std::span<const int64_t> ids) override;
-  absl::StatusOr<std::vector<VectorHit>> search(std::span<const float> query,
-                                                size_t k) const override;
-  size_t size() const override;
-  std::vector<int64_t> ids() const override;
-  std::string_view kind() const override { return kind_; }
-
-  uint32_t lists() const;  // 0 for an exact index
-  VectorBlock copy_vectors() const;
+  // What the index occupies, tables of ids included.
+  size_t memory_bytes() const;
+  // Whether so much was removed but is still in the way that the index should be built anew.
+  virtual bool needs_compaction() const { return false; }
+  // What the kind's read() takes.
   absl::Status write(faiss::IOWriter& writer) const;
 
- private:
-  FaissIndex(std::string_view kind, uint32_t dimension, uint32_t probes,
-             std::unique_ptr<faiss::Index> index);
+ protected:
+  FaissIndex(std::string_view kind, uint32_t dimension) : kind_(kind), dimension_(dimension) {}
 
-  // REQUIRES: the caller holds a lock.
-  absl::StatusOr<std::vector<VectorHit>> search_once(std::span<const float> query, size_t k) const;
+  // The k best that `filter` allows, in any order; fewer only if there are fewer.
+  // REQUIRES of this and all below: the caller holds a lock; k > 0.
+  virtual absl::Status scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                            std::vector<VectorHit>& hits) const = 0;
+  // Gives hits their final scores.
+  virtual void rescore(std::span<const float>, std::span<VectorHit>) const {}
+  // How many times k candidates compete.
+  virtual size_t refine_factor() const { return 1; }
+  virtual size_t size_locked() const = 0;
+  virtual void append_ids(std::vector<int64_t>& ids) const = 0;
+  virtual size_t memory_bytes_locked() const = 0;
+  virtual void write_locked(faiss::IOWriter& writer) const = 0;
+
   std::shared_lock<std::shared_mutex> lock_to_read() const;
   std::unique_lock<std::shared_mutex> lock_to_write();
 
+  uint32_t dimension() const { return dimension_; }
+
+ private:
   const std::string_view kind_;
   const uint32_t dimension_;
-  const uint32_t probes_;
 
   // Everybody passes the gate, and a writer waits in it: a stream of searches, each overlapping
   // the next, cannot starve an ingest.
   mutable std::mutex gate_;
   mutable std::shared_mutex mutex_;
-  std::unique_ptr<faiss::Index> index_;  // guarded by mutex_
 };
 
 }  // namespace ragcache::retrieval

@@ -1,118 +1,247 @@
 #include "services/retrieval/index/growing_index.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <utility>
 
+#include "common/check.h"
 #include "common/clock.h"
 #include "common/log/log.h"
 #include "common/status.h"
+#include "common/strings.h"
+#include "services/retrieval/index/flat_index.h"
+#include "services/retrieval/index/hnsw_index.h"
+#include "services/retrieval/index/ivf_index.h"
 
 namespace ragcache::retrieval {
 namespace {
 
-constexpr uint32_t kProbesMin = 8;
-constexpr uint32_t kListsPerProbe = 16;
+constexpr size_t kBuildBatch = 256;
+constexpr double kProgressSeconds = 5;
 
-// The largest power of two up to 4·sqrt(n) (Faiss' guideline) that n vectors can train.
-uint32_t lists_by_size(size_t size) {
-  const auto guideline = static_cast<uint32_t>(4 * std::sqrt(static_cast<double>(size)));
-  uint32_t lists = std::bit_floor(std::max(guideline, 1u));
-  while (lists > 1 && lists * kTrainingVectorsPerList > size) lists /= 2;
-  return lists;
+// Passes progress on, and logs it now and then.
+class ProgressLog {
+ public:
+  explicit ProgressLog(const BuildProgress& progress) : progress_(progress) {}
+
+  void operator()(std::string_view stage, uint64_t done, uint64_t total) {
+    if (progress_) progress_(stage, done, total);
+    const TimePoint now = steady_now();
+    if (to_seconds(now - last_) < kProgressSeconds) return;
+    last_ = now;
+    log::info("building the index", {{"stage", stage}, {"done", done}, {"total", total}});
+  }
+
+ private:
+  const BuildProgress& progress_;
+  TimePoint last_ = steady_now();
+};
+
+std::shared_ptr<FaissIndex> empty_index(const IndexOptions& options) {
+  if (options.kind == IndexOptions::Kind::kHnsw) return std::make_shared<HnswIndex>(options);
+  return std::make_shared<FlatIndex>(options.dimension);
 }
 
-uint32_t probes_by_lists(uint32_t configured, uint32_t lists) {
-  if (configured > 0) return configured;
-  return std::max(kProbesMin, lists / kListsPerProbe);
-}
+const IvfIndex* as_ivf(const FaissIndex& index) { return dynamic_cast<const IvfIndex*>(&index); }
 
 }  // namespace
 
 GrowingIndex::GrowingIndex(const IndexOptions& options, std::shared_ptr<FaissIndex> index,
-                           uint64_t trained_on)
-    : options_(options), trained_on_(trained_on), current_(std::move(index)) {}
+                           VectorReader originals)
+    : options_(options), originals_(std::move(originals)), current_(std::move(index)) {
+  RAG_CHECK(check_index_options(options).ok());
+}
 
-std::unique_ptr<GrowingIndex> GrowingIndex::create(const IndexOptions& options) {
+std::unique_ptr<GrowingIndex> GrowingIndex::create(const IndexOptions& options,
+                                                   VectorReader originals) {
   return std::unique_ptr<GrowingIndex>(
-      new GrowingIndex(options, FaissIndex::exact(options.dimension), 0));
+      new GrowingIndex(options, empty_index(options), std::move(originals)));
 }
 
 absl::StatusOr<std::unique_ptr<GrowingIndex>> GrowingIndex::load(const std::string& path,
                                                                  const IndexOptions& options,
-                                                                 const IndexIdentity& identity) {
-  RAG_ASSIGN_OR_RETURN(LoadedIndex loaded,
-                       load_index_file(path, options.dimension, identity, [&](uint32_t lists) {
-                         return probes_by_lists(options.ivf_probes, lists);
-                       }));
-  if (loaded.index->kind() == kIvfFlatKind) {
-    const bool other_lists = options.ivf_lists > 0 && options.ivf_lists != loaded.index->lists();
-    if (options.kind == IndexOptions::Kind::kExact || other_lists) {
-      return absl::FailedPreconditionError("index file " + path +
-                                           " was made with another kind or number of lists");
-    }
-  }
+                                                                 const IndexIdentity& identity,
+                                                                 VectorReader originals) {
+  RAG_ASSIGN_OR_RETURN(std::shared_ptr<FaissIndex> index, load_index_file(path, options, identity));
   return std::unique_ptr<GrowingIndex>(
-      new GrowingIndex(options, std::move(loaded.index), loaded.trained_on));
+      new GrowingIndex(options, std::move(index), std::move(originals)));
 }
 
 absl::Status GrowingIndex::save(const std::string& path, const IndexIdentity& identity) const {
   const std::lock_guard lock(write_mutex_);
-  return save_index_file(path, *current(), options_.dimension, trained_on_, identity);
+  return save_index_file(path, *current(), options_, identity);
 }
 
 absl::Status GrowingIndex::add(std::span<const int64_t> ids, std::span<const float> vectors) {
   const std::lock_guard lock(write_mutex_);
-  return current()->add(ids, vectors);
+  RAG_RETURN_IF_ERROR(current()->add(ids, vectors));
+  if (!changes_.has_value()) return absl::OkStatus();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto vector = vectors.subspan(i * options_.dimension, options_.dimension);
+    (*changes_)[ids[i]].emplace(vector.begin(), vector.end());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> GrowingIndex::remove(std::span<const int64_t> ids) {
   const std::lock_guard lock(write_mutex_);
+  if (changes_.has_value()) {
+    for (const int64_t id : ids) (*changes_)[id] = std::nullopt;
+  }
   return current()->remove(ids);
 }
 
-absl::StatusOr<std::vector<VectorHit>> GrowingIndex::search(std::span<const float> query,
-                                                            size_t k) const {
-  return current()->search(query, k);
+absl::StatusOr<Candidates> GrowingIndex::candidates(std::span<const float> query, size_t k,
+                                                    const IdFilter* filter) const {
+  return current()->candidates(query, k, filter);
 }
 
-absl::StatusOr<bool> GrowingIndex::improve() {
-  const std::lock_guard lock(write_mutex_);
+std::string GrowingIndex::trained_state() const {
   const std::shared_ptr<FaissIndex> index = current();
-  const size_t size = index->size();
-  const uint32_t lists = wanted_lists(size);
-  if (lists == 0) return false;
-  const bool is_ivf = index->kind() == kIvfFlatKind;
-  if (is_ivf && (options_.ivf_lists > 0 || size < kRetrainGrowth * trained_on_)) {
-    return false;
-  }
+  const IvfIndex* ivf = as_ivf(*index);
+  return ivf != nullptr ? ivf->trained().bytes : std::string();
+}
+
+absl::StatusOr<bool> GrowingIndex::improve(const BuildProgress& progress, std::stop_token stop) {
+  const std::lock_guard building(build_mutex_);
+  const std::shared_ptr<FaissIndex> index = current();
+  const IvfIndex* ivf = as_ivf(*index);
+  const TrainingPlan plan =
+      plan_training(options_, index->size(), ivf != nullptr ? &ivf->trained().info : nullptr);
+  if (plan.lists == 0) return compact_locked(progress, std::move(stop));
   const TimePoint started = steady_now();
-  RAG_ASSIGN_OR_RETURN(std::unique_ptr<FaissIndex> trained,
-                       FaissIndex::ivf_flat(options_.dimension, index->copy_vectors(), lists,
-                                            probes_by_lists(options_.ivf_probes, lists)));
-  {
-    const std::lock_guard swap_lock(current_mutex_);
-    current_ = std::move(trained);
-  }
-  trained_on_ = size;
-  log::info("index trained",
-            {{"vectors", size}, {"lists", lists}, {"seconds", to_seconds(steady_now() - started)}});
+  ProgressLog log(progress);
+  const BuildProgress told = [&log](std::string_view stage, uint64_t done, uint64_t total) {
+    log(stage, done, total);
+  };
+  RAG_ASSIGN_OR_RETURN(const std::vector<float> sample, read_sample(plan.sample_size));
+  if (sample.size() < plan.sample_min * options_.dimension) return false;  // removed meanwhile
+  RAG_ASSIGN_OR_RETURN(std::string bytes, train_index(options_, plan, sample, told, stop));
+  RAG_RETURN_IF_ERROR(adopt(std::move(bytes), told, std::move(stop)));
+  log::info("index trained", {{"kind", kind()},
+                              {"vectors", plan.vectors},
+                              {"lists", plan.lists},
+                              {"seconds", to_seconds(steady_now() - started)}});
   return true;
+}
+
+absl::Status GrowingIndex::adopt_trained(std::string bytes, const BuildProgress& progress,
+                                         std::stop_token stop) {
+  const std::lock_guard building(build_mutex_);
+  return adopt(std::move(bytes), progress, std::move(stop));
+}
+
+absl::StatusOr<bool> GrowingIndex::compact(const BuildProgress& progress, std::stop_token stop) {
+  const std::lock_guard building(build_mutex_);
+  return compact_locked(progress, std::move(stop));
+}
+
+absl::StatusOr<bool> GrowingIndex::compact_locked(const BuildProgress& progress,
+                                                  std::stop_token stop) {
+  if (!current()->needs_compaction()) return false;
+  RAG_RETURN_IF_ERROR(replace_by(empty_index(options_), progress, std::move(stop)));
+  return true;
+}
+
+absl::Status GrowingIndex::adopt(std::string bytes, const BuildProgress& progress,
+                                 std::stop_token stop) {
+  auto trained = TrainedState::parse(std::move(bytes));
+  if (!trained.ok()) return absl::InvalidArgumentError(trained.status().message());
+  if (const absl::Status fits = check_trained(trained->info, options_); !fits.ok()) {
+    return absl::InvalidArgumentError(fits.message());
+  }
+  const uint32_t probes = ivf_probes(options_, trained->info.lists);
+  return replace_by(std::make_shared<IvfIndex>(*std::move(trained), probes, options_.refine_factor),
+                    progress, std::move(stop));
+}
+
+absl::Status GrowingIndex::replace_by(std::shared_ptr<FaissIndex> next,
+                                      const BuildProgress& progress, std::stop_token stop) {
+  std::vector<int64_t> missing;
+  absl::Status filled = fill(*next, progress, std::move(stop), missing);
+  const std::lock_guard lock(write_mutex_);
+  if (filled.ok()) filled = apply_changes(*next, missing);
+  changes_.reset();
+  RAG_RETURN_IF_ERROR(filled);
+  const std::lock_guard swap_lock(current_mutex_);
+  current_ = std::move(next);
+  return absl::OkStatus();
+}
+
+// Those ids whose vectors `originals_` does not have are added to `missing`.
+absl::Status GrowingIndex::fill(FaissIndex& next, const BuildProgress& progress,
+                                std::stop_token stop, std::vector<int64_t>& missing) {
+  std::vector<int64_t> wanted;
+  {
+    const std::lock_guard lock(write_mutex_);
+    changes_.emplace();
+    wanted = current()->ids();
+  }
+  ProgressLog log(progress);
+  std::vector<int64_t> ids;
+  std::vector<float> vectors;
+  for (size_t begin = 0; begin < wanted.size(); begin += kBuildBatch) {
+    if (stop.stop_requested()) return absl::CancelledError("building the index was cancelled");
+    const auto batch =
+        std::span(wanted).subspan(begin, std::min(kBuildBatch, wanted.size() - begin));
+    ids.clear();
+    vectors.clear();
+    RAG_RETURN_IF_ERROR(originals_(batch, [&](int64_t id, std::span<const float> vector) {
+      ids.push_back(id);
+      vectors.insert(vectors.end(), vector.begin(), vector.end());
+    }));
+    RAG_RETURN_IF_ERROR(next.add(ids, vectors));
+    if (ids.size() < batch.size()) {
+      std::ranges::sort(ids);
+      std::ranges::set_difference(batch, ids, std::back_inserter(missing));
+    }
+    log("add", begin + batch.size(), wanted.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GrowingIndex::apply_changes(FaissIndex& next, const std::vector<int64_t>& missing) {
+  for (const int64_t id : missing) {
+    if (!changes_->contains(id)) {
+      return absl::AbortedError(str_cat("vector ", id,
+                                        " is in the index, but not where the index "
+                                        "is built from"));
+    }
+  }
+  std::vector<int64_t> changed, added;
+  for (const auto& [id, vector] : *changes_) {
+    changed.push_back(id);
+    if (vector.has_value()) added.push_back(id);
+  }
+  std::ranges::sort(added);
+  RAG_RETURN_IF_ERROR(next.remove(changed).status());
+  std::vector<float> vectors;
+  for (const int64_t id : added) {
+    const std::vector<float>& vector = *(*changes_)[id];
+    vectors.insert(vectors.end(), vector.begin(), vector.end());
+  }
+  return next.add(added, vectors);
+}
+
+// Spread evenly over the ids.
+absl::StatusOr<std::vector<float>> GrowingIndex::read_sample(uint64_t size) const {
+  const std::vector<int64_t> ids = current()->ids();
+  std::vector<int64_t> sample;
+  for (uint64_t i = 0; i < size && !ids.empty(); ++i) sample.push_back(ids[i * ids.size() / size]);
+  std::vector<float> vectors;
+  vectors.reserve(size * options_.dimension);
+  for (size_t begin = 0; begin < sample.size(); begin += kBuildBatch) {
+    const auto batch =
+        std::span(sample).subspan(begin, std::min(kBuildBatch, sample.size() - begin));
+    RAG_RETURN_IF_ERROR(originals_(batch, [&](int64_t, std::span<const float> vector) {
+      vectors.insert(vectors.end(), vector.begin(), vector.end());
+    }));
+  }
+  return vectors;
 }
 
 std::shared_ptr<FaissIndex> GrowingIndex::current() const {
   const std::lock_guard lock(current_mutex_);
   return current_;
-}
-
-// 0: stay exact.
-uint32_t GrowingIndex::wanted_lists(size_t size) const {
-  if (options_.kind == IndexOptions::Kind::kExact) return 0;
-  if (options_.kind == IndexOptions::Kind::kAuto && size <= kExactVectorsMax) return 0;
-  if (size < kTrainingVectorsPerList) return 0;
-  if (options_.ivf_lists == 0) return lists_by_size(size);
-  return options_.ivf_lists * kTrainingVectorsPerList <= size ? options_.ivf_lists : 0;
 }
 
 }  // namespace ragcache::retrieval

@@ -30,18 +30,33 @@ class IndexFile : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
+  static std::vector<float> vector_of(int64_t id) {
+    std::mt19937 random(static_cast<uint32_t>(id));
+    std::normal_distribution<float> normal;
+    std::vector<float> vector(kDimension);
+    for (float& x : vector) x = normal(random);
+    return vector;
+  }
+
+  static absl::Status originals(std::span<const int64_t> ids,
+                                const std::function<void(int64_t, std::span<const float>)>& visit) {
+    for (const int64_t id : ids) visit(id, vector_of(id));
+    return absl::OkStatus();
+  }
+
   static IndexOptions options(IndexOptions::Kind kind) {
-    return {.kind = kind, .dimension = kDimension, .ivf_lists = 4, .ivf_probes = 4};
+    return {.kind = kind,
+            .dimension = kDimension,
+            .ivf_lists = 4,
+            .ivf_probes = 4,
+            .pq_subvectors = 4,
+            .pq_bits = 4};
   }
 
   static std::unique_ptr<GrowingIndex> filled(IndexOptions::Kind kind, int count) {
-    auto index = GrowingIndex::create(options(kind));
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal;
+    auto index = GrowingIndex::create(options(kind), originals);
     for (int64_t id = 1; id <= count; ++id) {
-      std::vector<float> vector(kDimension);
-      for (float& x : vector) x = normal(random);
-      EXPECT_TRUE(index->add(std::vector{id}, vector).ok());
+      EXPECT_TRUE(index->add(std::vector{id}, vector_of(id)).ok());
     }
     EXPECT_TRUE(index->improve().ok());
     return index;
@@ -49,7 +64,7 @@ class IndexFile : public ::testing::Test {
 
   absl::StatusOr<std::unique_ptr<GrowingIndex>> load(IndexOptions::Kind kind,
                                                      const IndexIdentity& identity) {
-    return GrowingIndex::load(path_, options(kind), identity);
+    return GrowingIndex::load(path_, options(kind), identity, originals);
   }
 
   std::string folder_;
@@ -58,8 +73,10 @@ class IndexFile : public ::testing::Test {
 };
 
 TEST_F(IndexFile, GivesTheSameSearchesAfterLoading) {
-  for (const auto kind : {IndexOptions::Kind::kExact, IndexOptions::Kind::kIvfFlat}) {
-    const auto index = filled(kind, 300);
+  using Kind = IndexOptions::Kind;
+  for (const Kind kind : {Kind::kExact, Kind::kIvfFlat, Kind::kIvfPq, Kind::kIvfSq8, Kind::kHnsw}) {
+    const auto index = filled(kind, 800);
+    ASSERT_EQ(index->remove(std::vector<int64_t>{3, 800, 5}).value(), 3u);
     ASSERT_TRUE(index->save(path_, identity_).ok());
     const auto loaded = load(kind, identity_);
     ASSERT_TRUE(loaded.ok()) << loaded.status();

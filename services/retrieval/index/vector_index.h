@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,8 +14,26 @@ namespace ragcache::retrieval {
 struct VectorHit {
   float score;  // inner product: the cosine, vectors being normalised
   int64_t id;
+  // What chose the vector among all others. Differs from `score` where compressed vectors are
+  // searched and the best of them scored anew by their originals.
+  float candidate_score;
 
   bool operator==(const VectorHit&) const = default;
+};
+
+// The best vectors of an index, or of a part of one, before the last step of a search. That step is
+// best_hits(); it gives the same result for the candidates of one index as for those of its parts
+// together, if the parts share their trained state.
+struct Candidates {
+  std::vector<VectorHit> hits;  // in no order
+  size_t limit = 0;             // the best so many by candidate_score compete for the k places
+};
+
+// Decides which vectors a search may return. Asked during the scan, from the searching thread.
+class IdFilter {
+ public:
+  virtual ~IdFilter() = default;
+  virtual bool allows(int64_t id) const = 0;
 };
 
 // Nearest vectors by inner product. Ids are the caller's, each used once.
@@ -26,7 +42,7 @@ struct VectorHit {
 // up later ones for as long as they write. A search takes one thread, the caller's.
 class VectorIndex {
  public:
-  // Hits that score like the k-th are all returned, up to this many beyond k, so that the caller
+  // Hits that score like the last are all returned, up to this many beyond, so that the caller
   // can order ties by a key that the index does not know.
   static constexpr size_t kTiesMax = 1024;
 
@@ -36,14 +52,25 @@ class VectorIndex {
   virtual absl::Status add(std::span<const int64_t> ids, std::span<const float> vectors) = 0;
   // How many of `ids` were there.
   virtual absl::StatusOr<size_t> remove(std::span<const int64_t> ids) = 0;
-  // The k best (all, if there are fewer) and those that tie with the last of them; best first,
-  // ties by id. query: [dimension]. REQUIRES: k > 0.
-  virtual absl::StatusOr<std::vector<VectorHit>> search(std::span<const float> query,
-                                                        size_t k) const = 0;
+  // What best_hits() needs to find the k best of those that `filter` allows; nullptr allows all.
+  // query: [dimension]. REQUIRES: k > 0.
+  virtual absl::StatusOr<Candidates> candidates(std::span<const float> query, size_t k,
+                                                const IdFilter* filter) const = 0;
 
   virtual size_t size() const = 0;
   virtual std::vector<int64_t> ids() const = 0;  // ascending
-  virtual std::string_view kind() const = 0;     // exact or ivf_flat: what searches use now
+  // What searches use now: exact, ivf_flat, ivf_pq, ivf_sq8 or hnsw.
+  virtual std::string_view kind() const = 0;
+
+  // The k best and those that tie with the last of them; best first, ties by id. Fewer than k only
+  // if the index (its probed lists, for the ivf kinds) holds fewer that `filter` allows.
+  absl::StatusOr<std::vector<VectorHit>> search(std::span<const float> query, size_t k,
+                                                const IdFilter* filter = nullptr) const;
 };
+
+// The last step of a search, over the candidates of one index or of all parts of one. Independent
+// of their order, as ties are all kept: the best `limit` by candidate_score, then the k best of
+// these by score. REQUIRES: k > 0.
+std::vector<VectorHit> best_hits(Candidates candidates, size_t k);
 
 }  // namespace ragcache::retrieval

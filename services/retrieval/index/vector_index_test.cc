@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "services/retrieval/index/faiss_index.h"
+#include "services/retrieval/index/flat_index.h"
 #include "services/retrieval/index/growing_index.h"
 
 namespace ragcache::retrieval {
@@ -64,6 +64,16 @@ class VectorIndexTest : public ::testing::Test {
     EXPECT_EQ(index.remove(ids).value(), there);
   }
 
+  // Reads `model_`.
+  VectorReader originals() {
+    return [this](std::span<const int64_t> ids, const auto& visit) {
+      for (const int64_t id : ids) {
+        if (const auto found = model_.find(id); found != model_.end()) visit(id, found->second);
+      }
+      return absl::OkStatus();
+    };
+  }
+
   std::vector<int64_t> brute_force(const std::vector<float>& query, size_t k) const {
     std::vector<std::pair<double, int64_t>> scored;
     for (const auto& [id, vector] : model_) {
@@ -98,7 +108,7 @@ class VectorIndexTest : public ::testing::Test {
 };
 
 TEST_F(VectorIndexTest, ExactSearchIsBruteForceThroughAddsAndRemoves) {
-  const auto index = FaissIndex::exact(kDimension);
+  const auto index = std::make_unique<FlatIndex>(kDimension);
   EXPECT_THAT(ids_of(index->search(unit_vector(), 3)), IsEmpty());
   for (int round = 0; round < 10; ++round) {
     add_many(*index, 1 + round * 1000, 300);
@@ -119,7 +129,8 @@ TEST_F(VectorIndexTest, InvertedListsThatAreAllProbedGiveTheExactResult) {
   auto index = GrowingIndex::create({.kind = IndexOptions::Kind::kIvfFlat,
                                      .dimension = kDimension,
                                      .ivf_lists = 16,
-                                     .ivf_probes = 16});
+                                     .ivf_probes = 16},
+                                    originals());
   add_many(*index, 1, 16 * kTrainingVectorsPerList - 1);
   ASSERT_TRUE(index->improve().ok());
   EXPECT_EQ(index->kind(), kExactKind) << "too few vectors to train";
@@ -132,8 +143,8 @@ TEST_F(VectorIndexTest, InvertedListsThatAreAllProbedGiveTheExactResult) {
 }
 
 TEST_F(VectorIndexTest, FewProbesFindMostOfClusteredVectors) {
-  auto index =
-      GrowingIndex::create({.kind = IndexOptions::Kind::kIvfFlat, .dimension = kDimension});
+  auto index = GrowingIndex::create({.kind = IndexOptions::Kind::kIvfFlat, .dimension = kDimension},
+                                    originals());
   std::vector<std::vector<float>> centres;
   for (int i = 0; i < 40; ++i) centres.push_back(unit_vector());
   std::normal_distribution<float> noise(0, 0.05f);
@@ -153,7 +164,7 @@ TEST_F(VectorIndexTest, FewProbesFindMostOfClusteredVectors) {
 }
 
 TEST_F(VectorIndexTest, ReturnsEveryTieOfTheLastPlace) {
-  const auto index = FaissIndex::exact(kDimension);
+  const auto index = std::make_unique<FlatIndex>(kDimension);
   const std::vector<float> twin = unit_vector();
   add_many(*index, 100, 50);
   for (const int64_t id : {9, 3, 7, 500}) add(*index, id, twin);
@@ -163,14 +174,15 @@ TEST_F(VectorIndexTest, ReturnsEveryTieOfTheLastPlace) {
 }
 
 TEST_F(VectorIndexTest, AutoStaysExactUntilAScanGetsSlow) {
-  auto index = GrowingIndex::create({.kind = IndexOptions::Kind::kAuto, .dimension = kDimension});
-  add_many(*index, 1, GrowingIndex::kExactVectorsMax);
+  auto index = GrowingIndex::create({.kind = IndexOptions::Kind::kAuto, .dimension = kDimension},
+                                    originals());
+  add_many(*index, 1, kExactVectorsMax);
   ASSERT_TRUE(index->improve().ok());
   EXPECT_EQ(index->kind(), kExactKind);
   add_many(*index, 1'000'000, 1);
   ASSERT_TRUE(index->improve().ok());
   EXPECT_EQ(index->kind(), kIvfFlatKind);
-  EXPECT_EQ(index->size(), GrowingIndex::kExactVectorsMax + 1);
+  EXPECT_EQ(index->size(), kExactVectorsMax + 1);
 }
 
 // Each vector of a pair points where no random one comes near, so a search must find a pair that
@@ -179,7 +191,8 @@ TEST_F(VectorIndexTest, SearchesWhileOthersAddRemoveAndTrain) {
   auto index = GrowingIndex::create({.kind = IndexOptions::Kind::kIvfFlat,
                                      .dimension = kDimension,
                                      .ivf_lists = 4,
-                                     .ivf_probes = 4});
+                                     .ivf_probes = 4},
+                                    originals());
   add_many(*index, 1, 200);
   std::vector<std::vector<float>> queries;
   for (int64_t id = 1; id <= 20; ++id) queries.push_back(model_[id]);

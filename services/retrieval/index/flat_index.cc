@@ -1,0 +1,112 @@
+#include "services/retrieval/index/flat_index.h"
+
+#include <faiss/impl/IDSelector.h>
+#include <faiss/utils/distances.h>
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "services/retrieval/index/faiss_calls.h"
+#include "services/retrieval/index/index_options.h"
+
+namespace ragcache::retrieval {
+namespace {
+
+class RowSelector : public faiss::IDSelector {
+ public:
+  RowSelector(const std::vector<int64_t>& ids, const IdFilter& filter)
+      : ids_(ids), filter_(filter) {}
+  bool is_member(idx_t row) const override {
+    return filter_.allows(ids_[static_cast<size_t>(row)]);
+  }
+
+ private:
+  const std::vector<int64_t>& ids_;
+  const IdFilter& filter_;
+};
+
+}  // namespace
+
+FlatIndex::FlatIndex(uint32_t dimension) : FaissIndex(kExactKind, dimension) {}
+
+absl::StatusOr<std::unique_ptr<FlatIndex>> FlatIndex::read(SpanReader& reader, uint32_t dimension) {
+  auto index = std::make_unique<FlatIndex>(dimension);
+  uint64_t count = 0;
+  if (!reader.read(count) || !reader.read(index->ids_, count) ||
+      !reader.read(index->rows_, count * dimension)) {
+    return absl::DataLossError("vector index: vectors end early");
+  }
+  for (size_t row = 0; row < count; ++row) index->row_of_[index->ids_[row]] = row;
+  return index;
+}
+
+absl::Status FlatIndex::add(std::span<const int64_t> ids, std::span<const float> vectors) {
+  RAG_CHECK(vectors.size() == ids.size() * dimension());
+  const auto lock = lock_to_write();
+  return call_faiss("add", [&] {
+    rows_.insert(rows_.end(), vectors.begin(), vectors.end());
+    for (const int64_t id : ids) {
+      RAG_CHECK(row_of_.emplace(id, ids_.size()).second);
+      ids_.push_back(id);
+    }
+  });
+}
+
+absl::StatusOr<size_t> FlatIndex::remove(std::span<const int64_t> ids) {
+  size_t removed = 0;
+  const auto lock = lock_to_write();
+  for (const int64_t id : ids) {
+    const auto found = row_of_.find(id);
+    if (found == row_of_.end()) continue;
+    const size_t row = found->second;
+    row_of_.erase(found);
+    const size_t last = ids_.size() - 1;
+    if (row != last) {
+      ids_[row] = ids_[last];
+      std::copy_n(rows_.data() + last * dimension(), dimension(), rows_.data() + row * dimension());
+      row_of_[ids_[row]] = row;
+    }
+    ids_.pop_back();
+    rows_.resize(last * dimension());
+    ++removed;
+  }
+  return removed;
+}
+
+absl::Status FlatIndex::scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                             std::vector<VectorHit>& hits) const {
+  std::vector<float> scores(k);
+  std::vector<int64_t> rows(k);
+  RAG_RETURN_IF_ERROR(call_faiss("search", [&] {
+    faiss::float_minheap_array_t heap = {1, k, rows.data(), scores.data()};
+    if (filter != nullptr) {
+      const RowSelector selector(ids_, *filter);
+      faiss::knn_inner_product(query.data(), rows_.data(), dimension(), 1, ids_.size(), &heap,
+                               &selector);
+    } else {
+      faiss::knn_inner_product(query.data(), rows_.data(), dimension(), 1, ids_.size(), &heap);
+    }
+  }));
+  for (size_t i = 0; i < k && rows[i] >= 0; ++i) {
+    hits.push_back({scores[i], ids_[static_cast<size_t>(rows[i])], scores[i]});
+  }
+  return absl::OkStatus();
+}
+
+void FlatIndex::append_ids(std::vector<int64_t>& ids) const {
+  ids.insert(ids.end(), ids_.begin(), ids_.end());
+}
+
+size_t FlatIndex::memory_bytes_locked() const {
+  return ids_.capacity() * sizeof(int64_t) + rows_.capacity() * sizeof(float) +
+         row_of_.capacity() * (sizeof(*row_of_.begin()) + 1);
+}
+
+void FlatIndex::write_locked(faiss::IOWriter& writer) const {
+  write_number(writer, ids_.size());
+  write_values(writer, ids_);
+  write_values(writer, rows_);
+}
+
+}  // namespace ragcache::retrieval

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "services/retrieval/index/faiss_index.h"
+#include "services/retrieval/index/trained_state.h"
+
+namespace faiss {
+struct ScalarQuantizer;
+}
+
+namespace ragcache::retrieval {
+
+class SpanReader;
+
+// Inverted lists over k-means clusters, of which a search scans the nearest few: ivf_flat, ivf_pq
+// and ivf_sq8, by what the trained state encodes vectors as. Faiss assigns, encodes and scans; the
+// lists are here, so that a vector can be removed in constant time.
+class IvfIndex final : public FaissIndex {
+ public:
+  // An empty index. refine_factor as in IndexOptions.
+  IvfIndex(TrainedState trained, uint32_t probes, uint32_t refine_factor);
+  ~IvfIndex() override;
+  // DATA_LOSS if the bytes end early or hold vectors twice.
+  static absl::StatusOr<std::unique_ptr<IvfIndex>> read(SpanReader& reader, TrainedState trained,
+                                                        uint32_t probes, uint32_t refine_factor);
+
+  absl::Status add(std::span<const int64_t> ids, std::span<const float> vectors) override;
+  absl::StatusOr<size_t> remove(std::span<const int64_t> ids) override;
+
+  const TrainedState& trained() const { return trained_; }
+
+ private:
+  struct List {
+    std::vector<int64_t> ids;
+    std::vector<uint8_t> codes;      // [ids.size(), code size]
+    std::vector<uint8_t> originals;  // [ids.size(), dimension] in half precision, if refined
+  };
+  struct Place {
+    uint32_t list;
+    uint32_t offset;
+  };
+
+  absl::Status scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                    std::vector<VectorHit>& hits) const override;
+  void rescore(std::span<const float> query, std::span<VectorHit> hits) const override;
+  size_t refine_factor() const override { return refines() ? refine_factor_ : 1; }
+  size_t size_locked() const override { return place_of_.size(); }
+  void append_ids(std::vector<int64_t>& ids) const override;
+  size_t memory_bytes_locked() const override;
+  void write_locked(faiss::IOWriter& writer) const override;
+  bool refines() const { return refine_factor_ > 0; }
+  size_t code_size() const;
+  size_t original_size() const;
+
+  const TrainedState trained_;
+  const uint32_t probes_;
+  const uint32_t refine_factor_;  // 0: hits keep the scores of their codes
+
+  const std::unique_ptr<const faiss::ScalarQuantizer> half_;
+
+  std::vector<List> lists_;
+  absl::flat_hash_map<int64_t, Place> place_of_;
+};
+
+}  // namespace ragcache::retrieval
