@@ -61,6 +61,13 @@ void SqliteStatement::bind_one(int position, int64_t value) {
   }
 }
 
+void SqliteStatement::bind_one(int position, std::optional<int64_t> value) {
+  if (value.has_value()) return bind_one(position, *value);
+  if (const int code = sqlite3_bind_null(statement_, position); code != SQLITE_OK) {
+    bind_error_ = code;
+  }
+}
+
 void SqliteStatement::bind_one(int position, std::string_view value) {
   // A null pointer would bind NULL, which is not the empty text.
   const char* data = value.empty() ? "" : value.data();
@@ -74,6 +81,10 @@ void SqliteStatement::bind_one(int position, std::span<const uint8_t> value) {
                                  : sqlite3_bind_blob64(statement_, position, value.data(),
                                                        value.size(), SQLITE_TRANSIENT);
   if (code != SQLITE_OK) bind_error_ = code;
+}
+
+bool SqliteStatement::is_null(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
 }
 
 int64_t SqliteStatement::integer(int column) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ class SqliteStatement {
 
   // Values of the current row; views last until the next step(), reset() or bind().
   // REQUIRES: step() gave true, column < number of columns.
+  bool is_null(int column) const;
   int64_t integer(int column) const;
   std::string_view text(int column) const;
   std::span<const uint8_t> blob(int column) const;
@@ -53,6 +55,7 @@ class SqliteStatement {
       : database_(database), statement_(statement) {}
 
   void bind_one(int position, int64_t value);
+  void bind_one(int position, std::optional<int64_t> value);  // none is NULL
   void bind_one(int position, std::string_view value);
   void bind_one(int position, const std::string& value) {
     bind_one(position, std::string_view(value));

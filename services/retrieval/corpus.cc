@@ -24,9 +24,19 @@ constexpr uint64_t kSaveShare = 100;
 constexpr int kSearchRoundsMax = 4;
 constexpr double kProgressSeconds = 5;
 
-// What the encoder reads of a document.
-std::string embedded_text(const DocumentText& document) {
-  return document.title.empty() ? document.text : document.title + "\n" + document.text;
+// How documents are kept: whole.
+constexpr ChunkOptions kCut;
+
+// What the encoder reads of a piece.
+std::string embedded_text(const DocumentText& document, const Piece& piece) {
+  return document.title.empty() ? piece.text : document.title + "\n" + piece.text;
+}
+
+// The embedding of a stale document's i-th piece, if it is of the same text as `piece`.
+const std::vector<float>* good_embedding(const DocumentStore::StaleDocument& stale, size_t i,
+                                         const Piece& piece) {
+  if (i >= stale.pieces.size() || stale.pieces[i].text != piece.text) return nullptr;
+  return stale.pieces[i].embedding.has_value() ? &*stale.pieces[i].embedding : nullptr;
 }
 
 }  // namespace
@@ -46,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Corpus>> Corpus::open(const std::string& folder,
                                    .tokenizer = corpus->tokenizer_fingerprint(),
                                    .dimension = embedder.dimension()};
   RAG_ASSIGN_OR_RETURN(corpus->store_, DocumentStore::open(folder, sources, readers));
+  corpus->number_ = corpus->store_->find_corpus(kDefaultCorpus)->number;
   corpus->identity_ = {.store_id = corpus->store_->store_id(),
                        .embedding_model = embedder.fingerprint()};
   RAG_RETURN_IF_ERROR(corpus->load_index(index));
@@ -91,27 +102,35 @@ absl::Status Corpus::refresh() {
     RAG_ASSIGN_OR_RETURN(std::vector<DocumentStore::StaleDocument> batch,
                          store_->stale(kRefreshBatch));
     if (batch.empty()) break;
+    std::vector<Prepared> documents;
     std::vector<std::string> texts;
     for (const auto& stale : batch) {
-      if (!stale.embedding.has_value()) texts.push_back(embedded_text(stale.text));
+      Prepared& prepared = documents.emplace_back();
+      prepared.document = stale.document;
+      prepared.pieces = cut(stale.document);
+      for (size_t i = 0; i < prepared.pieces.size(); ++i) {
+        if (good_embedding(stale, i, prepared.pieces[i]) == nullptr) {
+          texts.push_back(embedded_text(stale.document, prepared.pieces[i]));
+        }
+      }
     }
     Embeddings made;
     if (!texts.empty()) {
       RAG_ASSIGN_OR_RETURN(made, embedder_.embed(texts, Embedder::Lane::kIngest, {}));
     }
-    std::vector<DocumentRecord> records;
-    std::vector<float> vectors;
     auto next = made.vectors.begin();
-    for (const auto& stale : batch) {
-      records.push_back(record_of(stale.text));
-      if (stale.embedding.has_value()) {
-        vectors.insert(vectors.end(), stale.embedding->begin(), stale.embedding->end());
-      } else {
-        std::copy_n(next, embedder_.dimension(), std::back_inserter(vectors));
-        next += embedder_.dimension();
+    for (size_t d = 0; d < batch.size(); ++d) {
+      Prepared& prepared = documents[d];
+      for (size_t i = 0; i < prepared.pieces.size(); ++i) {
+        if (const auto* good = good_embedding(batch[d], i, prepared.pieces[i])) {
+          prepared.vectors.insert(prepared.vectors.end(), good->begin(), good->end());
+        } else {
+          std::copy_n(next, embedder_.dimension(), std::back_inserter(prepared.vectors));
+          next += embedder_.dimension();
+        }
       }
     }
-    RAG_RETURN_IF_ERROR(publish(records, vectors));
+    RAG_RETURN_IF_ERROR(publish(documents));
     done += batch.size();
     if (to_seconds(steady_now() - last_report) > kProgressSeconds) {
       last_report = steady_now();
@@ -123,7 +142,7 @@ absl::Status Corpus::refresh() {
 }
 
 absl::Status Corpus::reconcile() {
-  RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> stored, store_->current_vectors());
+  RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> stored, store_->current_vectors(number_));
   const std::vector<VectorId> indexed = index_->ids();
   std::vector<VectorId> missing, surplus;
   std::ranges::set_difference(stored, indexed, std::back_inserter(missing));
@@ -148,47 +167,55 @@ absl::Status Corpus::reconcile() {
   return absl::OkStatus();
 }
 
-DocumentRecord Corpus::record_of(const DocumentText& document) const {
-  DocumentRecord record{.id = document.id, .title = document.title, .text = document.text};
-  record.content_digest = content_digest(document.title, document.text);
-  record.segment_tokens = format_->document(document.title, document.text);
-  record.token_digest = digest_of_tokens(record.segment_tokens);
-  return record;
+std::vector<Piece> Corpus::cut(const DocumentText& document) const {
+  Piece piece{.text = document.text};
+  piece.segment_tokens = format_->document(document.title, document.text);
+  piece.token_digest = digest_of_tokens(piece.segment_tokens);
+  return {std::move(piece)};
 }
 
 absl::StatusOr<Corpus::Ingested> Corpus::upsert(std::span<const DocumentText> documents,
                                                 std::stop_token stop) {
   absl::flat_hash_map<absl::string_view, size_t> last;
   for (size_t i = 0; i < documents.size(); ++i) last[documents[i].id] = i;
-  RAG_ASSIGN_OR_RETURN(const std::vector<bool> current, store_->are_current(documents));
-  std::vector<DocumentRecord> records;
+  RAG_ASSIGN_OR_RETURN(const std::vector<bool> current,
+                       store_->are_current(number_, kCut, documents));
+  std::vector<Prepared> prepared;
   std::vector<std::string> texts;
   for (size_t i = 0; i < documents.size(); ++i) {
     if (last[documents[i].id] != i || current[i]) continue;
-    records.push_back(record_of(documents[i]));
-    texts.push_back(embedded_text(documents[i]));
+    prepared.push_back({.document = documents[i], .pieces = cut(documents[i])});
+    for (const Piece& piece : prepared.back().pieces) {
+      texts.push_back(embedded_text(documents[i], piece));
+    }
   }
   Ingested ingested{.documents = documents.size()};
-  if (records.empty()) return ingested;
+  if (prepared.empty()) return ingested;
   RAG_ASSIGN_OR_RETURN(const Embeddings made,
                        embedder_.embed(texts, Embedder::Lane::kIngest, std::move(stop)));
   ingested.tokens = made.tokens;
-  RAG_RETURN_IF_ERROR(publish(records, made.vectors));
+  auto next = made.vectors.begin();
+  for (Prepared& document : prepared) {
+    const auto end = next + static_cast<ptrdiff_t>(document.pieces.size() * embedder_.dimension());
+    document.vectors.assign(next, end);
+    next = end;
+  }
+  RAG_RETURN_IF_ERROR(publish(prepared));
   return ingested;
 }
 
-absl::Status Corpus::publish(std::span<const DocumentRecord> documents,
-                             std::span<const float> vectors) {
-  const size_t dimension = embedder_.dimension();
-  RAG_CHECK(vectors.size() == documents.size() * dimension);
+absl::Status Corpus::publish(std::span<const Prepared> documents) {
   const std::lock_guard lock(publish_mutex_);
   RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_->begin_write());
   std::vector<VectorId> added, replaced;
-  for (size_t i = 0; i < documents.size(); ++i) {
-    RAG_ASSIGN_OR_RETURN(const DocumentWriter::Stored stored,
-                         writer.put(documents[i], vectors.subspan(i * dimension, dimension)));
-    added.push_back(stored.vector);
-    if (stored.replaced.has_value()) replaced.push_back(*stored.replaced);
+  std::vector<float> vectors;
+  for (const Prepared& document : documents) {
+    RAG_ASSIGN_OR_RETURN(
+        const DocumentWriter::Stored stored,
+        writer.put(number_, document.document, kCut, document.pieces, document.vectors));
+    added.insert(added.end(), stored.vectors.begin(), stored.vectors.end());
+    replaced.insert(replaced.end(), stored.replaced.begin(), stored.replaced.end());
+    vectors.insert(vectors.end(), document.vectors.begin(), document.vectors.end());
   }
   RAG_RETURN_IF_ERROR(index_->add(added, vectors));
   if (absl::Status status = writer.commit(); !status.ok()) {
@@ -204,14 +231,16 @@ absl::StatusOr<uint64_t> Corpus::erase(std::span<const std::string> ids) {
   const std::lock_guard lock(publish_mutex_);
   RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_->begin_write());
   std::vector<VectorId> erased;
+  uint64_t documents = 0;
   for (const std::string& id : ids) {
-    RAG_ASSIGN_OR_RETURN(const std::optional<VectorId> vector, writer.erase(id));
-    if (vector.has_value()) erased.push_back(*vector);
+    RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> vectors, writer.erase(number_, id));
+    erased.insert(erased.end(), vectors.begin(), vectors.end());
+    documents += !vectors.empty();
   }
   RAG_RETURN_IF_ERROR(writer.commit());
   RAG_RETURN_IF_ERROR(index_->remove(erased).status());
   unsaved_changes_ += erased.size();
-  return erased.size();
+  return documents;
 }
 
 absl::Status Corpus::settle() {

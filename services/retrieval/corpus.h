@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/tokenizer/prompt_format.h"
 #include "services/retrieval/documents/document_store.h"
+#include "services/retrieval/documents/document_writer.h"
 #include "services/retrieval/embed/embedder.h"
 #include "services/retrieval/index/growing_index.h"
 
@@ -58,6 +59,7 @@ class Corpus {
   absl::StatusOr<std::vector<FoundDocument>> search(std::span<const float> query, size_t k);
 
   DocumentStore& store() { return *store_; }
+  CorpusNumber number() const { return number_; }
   std::string_view index_kind() const { return index_->kind(); }
   const Digest& tokenizer_fingerprint() const { return format_->tokenizer().fingerprint(); }
 
@@ -67,15 +69,22 @@ class Corpus {
   absl::Status refresh();
   absl::Status load_index(const IndexOptions& options);
   absl::Status reconcile();
-  absl::Status publish(std::span<const DocumentRecord> documents, std::span<const float> vectors);
+  // A document with what is made of it. vectors: [pieces.size(), dimension].
+  struct Prepared {
+    DocumentText document;
+    std::vector<Piece> pieces;
+    std::vector<float> vectors;
+  };
+  std::vector<Piece> cut(const DocumentText& document) const;
+  absl::Status publish(std::span<const Prepared> documents);
   absl::Status save_locked();
-  DocumentRecord record_of(const DocumentText& document) const;
 
   // Constant after open().
   const std::string index_path_;
   const std::shared_ptr<const PromptFormat> format_;
   Embedder& embedder_;
   std::unique_ptr<DocumentStore> store_;
+  CorpusNumber number_ = 0;
   std::unique_ptr<GrowingIndex> index_;
   IndexIdentity identity_;
 

@@ -132,10 +132,11 @@ TEST_F(CorpusTest, TokenisesAnewForAnotherModel) {
   format_ = PromptFormat::create(other.load().value()).value();
   auto corpus = open(folder_);
   EXPECT_EQ(corpus->store().stale_count().value(), 0u);
-  const auto records = corpus->store().find_by_id(std::vector<std::string>{"a", "b"}).value();
-  EXPECT_EQ(records[0]->segment_tokens, format_->document("", "abc"));
-  EXPECT_EQ(records[1]->segment_tokens, format_->document("a", "c"));
-  EXPECT_EQ(records[1]->token_digest, digest_of_tokens(records[1]->segment_tokens));
+  const auto records =
+      corpus->store().find_by_id(corpus->number(), std::vector<std::string>{"a", "b"}).value();
+  EXPECT_EQ(records[0][0].segment_tokens, format_->document("", "abc"));
+  EXPECT_EQ(records[1][0].segment_tokens, format_->document("a", "c"));
+  EXPECT_EQ(records[1][0].token_digest, digest_of_tokens(records[1][0].segment_tokens));
   EXPECT_THAT(search(*corpus, "abc", 2), ::testing::SizeIs(2));
 }
 
@@ -144,7 +145,10 @@ TEST_F(CorpusTest, TakesTheLaterOfTwoAndSkipsWhatIsThere) {
   const auto first = upsert(*corpus, {{"a", "", "the first text"}, {"a", "", "the second text"}});
   EXPECT_EQ(first.documents, 2u);
   EXPECT_GT(first.tokens, 0u);
-  EXPECT_EQ(corpus->store().find_by_id(std::vector<std::string>{"a"}).value()[0]->text,
+  EXPECT_EQ(corpus->store()
+                .find_by_id(corpus->number(), std::vector<std::string>{"a"})
+                .value()[0][0]
+                .text,
             "the second text");
   const auto again = upsert(*corpus, {{"a", "", "the second text"}});
   EXPECT_EQ(again.documents, 1u);
@@ -156,7 +160,11 @@ TEST_F(CorpusTest, TakesTheLaterAlsoWhenItIsWhatIsStored) {
   auto corpus = open(folder_);
   upsert(*corpus, {{"a", "", "stored"}});
   upsert(*corpus, {{"a", "", "another"}, {"a", "", "stored"}});
-  EXPECT_EQ(corpus->store().find_by_id(std::vector<std::string>{"a"}).value()[0]->text, "stored");
+  EXPECT_EQ(corpus->store()
+                .find_by_id(corpus->number(), std::vector<std::string>{"a"})
+                .value()[0][0]
+                .text,
+            "stored");
 }
 
 TEST_F(CorpusTest, OrdersEqualScoresById) {

@@ -41,6 +41,7 @@ absl::Status CallSlot::status() const {
 
 void to_message(const DocumentRecord& record, float score, types::v1::Document& message) {
   message.set_id(record.id);
+  message.set_source_id(record.source_id);
   message.set_title(record.title);
   message.set_text(record.text);
   message.set_score(score);
@@ -97,12 +98,14 @@ grpc::ServerUnaryReactor* Service::GetDocuments(grpc::CallbackServerContext* con
                                                 v1::GetDocumentsResponse* response) {
   return run_unary(context, search_pool_, [this, request, response]() -> absl::Status {
     RAG_ASSIGN_OR_RETURN(const std::vector<std::string> ids, checked_ids(request->ids()));
-    RAG_ASSIGN_OR_RETURN(const auto records, corpus_.store().find_by_id(ids));
+    RAG_ASSIGN_OR_RETURN(const auto records, corpus_.store().find_by_id(corpus_.number(), ids));
     for (size_t i = 0; i < ids.size(); ++i) {
-      if (!records[i].has_value()) {
+      if (records[i].empty()) {
         return absl::NotFoundError(str_cat("ids[", i, "]: there is no document '", ids[i], "'"));
       }
-      to_message(*records[i], 0, *response->add_documents());
+      for (const DocumentRecord& piece : records[i]) {
+        to_message(piece, 0, *response->add_documents());
+      }
     }
     return absl::OkStatus();
   });
@@ -118,13 +121,12 @@ grpc::ServerUnaryReactor* Service::ListDocuments(grpc::CallbackServerContext* co
     }
     const uint32_t limit = request->limit() == 0 ? Limits::kListDocumentsDefault : request->limit();
     RAG_ASSIGN_OR_RETURN(const std::vector<DocumentSummary> documents,
-                         corpus_.store().list(request->after_id(), limit));
+                         corpus_.store().list(corpus_.number(), request->after_id(), limit));
     for (const DocumentSummary& document : documents) {
       types::v1::Document& message = *response->add_documents();
       message.set_id(document.id);
       message.set_title(document.title);
       message.set_content_digest(bytes_text(document.content_digest));
-      message.set_token_digest(bytes_text(document.token_digest));
     }
     response->set_total(corpus_.store().document_count());
     return absl::OkStatus();

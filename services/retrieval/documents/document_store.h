@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,39 +17,9 @@
 #include "common/hash.h"
 #include "common/store/file.h"
 #include "common/store/sqlite.h"
+#include "services/retrieval/documents/document.h"
 
 namespace ragcache::retrieval {
-
-// Names one version of a document's vector. Grows with every stored version and is never used
-// again, so that an index entry never stands for another text than the one it was made from.
-using VectorId = int64_t;
-
-// What a client gives.
-struct DocumentText {
-  std::string id;
-  std::string title;
-  std::string text;
-};
-
-// SHA-256 over the title's length (64-bit little-endian), the title and the text.
-Digest content_digest(std::string_view title, std::string_view text);
-
-// A document as it is stored.
-struct DocumentRecord {
-  std::string id;
-  std::string title;
-  std::string text;
-  Digest content_digest = {};
-  std::vector<uint32_t> segment_tokens;
-  Digest token_digest = {};
-};
-
-struct DocumentSummary {
-  std::string id;
-  std::string title;
-  Digest content_digest = {};
-  Digest token_digest = {};
-};
 
 // What stored embeddings and tokens were made with. A document made with others is stale.
 struct DocumentSources {
@@ -59,16 +30,19 @@ struct DocumentSources {
 
 class DocumentWriter;
 
-// The documents of one corpus in an SQLite file, with their embeddings and segment tokens.
+// The corpora of a service in an SQLite file: documents, their pieces with embeddings and segment
+// tokens, and a log of changes from which indexes of the vectors are brought up to date.
 //
 // One process at a time (a lock file in the folder). Any thread: one writer at a time holds the
 // write connection through a DocumentWriter; readers have connections of their own, see the last
 // committed state, and never wait for a writer. What commit() acknowledged survives a power cut.
+//
+// A corpus that has been deleted reads as empty; writing to it is NOT_FOUND.
 class DocumentStore {
  public:
   // Opens or creates documents.db in `folder`, for at most `readers` concurrent reads (more wait).
-  // DATA_LOSS: damaged file. UNAVAILABLE: in use elsewhere. FAILED_PRECONDITION: a layout of
-  // another program version. REQUIRES: readers > 0.
+  // DATA_LOSS: damaged file. UNAVAILABLE: in use elsewhere. FAILED_PRECONDITION: a layout of a
+  // newer program version. REQUIRES: readers > 0.
   static absl::StatusOr<std::unique_ptr<DocumentStore>> open(const std::string& folder,
                                                              const DocumentSources& sources,
                                                              int readers);
@@ -76,29 +50,59 @@ class DocumentStore {
 
   // Random, made with the file: tells an index file of this store from one of another.
   const Digest& store_id() const { return store_id_; }
+
+  // By name.
+  std::vector<CorpusRecord> corpora() const;
+  std::optional<CorpusRecord> find_corpus(std::string_view name) const;
+  std::optional<CorpusRecord> find_corpus(CorpusNumber number) const;
+  // ALREADY_EXISTS if there is one of this name.
+  absl::StatusOr<CorpusRecord> create_corpus(std::string_view name, const CorpusSettings& settings);
+  // With its documents. In place of the default corpus there is an empty one of the same settings
+  // and another number.
+  absl::Status delete_corpus(CorpusNumber number);
+
+  // Of all corpora.
   uint64_t document_count() const { return document_count_; }
 
-  // Entry i: whether that id is stored with that content, from the sources of this store.
-  absl::StatusOr<std::vector<bool>> are_current(std::span<const DocumentText> documents);
+  // Entry i: whether that id is stored with that content and metadata, from the sources of this
+  // store, cut as `cut` says.
+  absl::StatusOr<std::vector<bool>> are_current(CorpusNumber corpus, const ChunkOptions& cut,
+                                                std::span<const DocumentText> documents);
 
   // Entry i belongs to the i-th key; empty if there is none. All from one state of the store.
   absl::StatusOr<std::vector<std::optional<DocumentRecord>>> find_by_vector(
       std::span<const VectorId> vectors);
-  absl::StatusOr<std::vector<std::optional<DocumentRecord>>> find_by_id(
-      std::span<const std::string> ids);
-  // Ids greater than `after_id`, ascending by bytes.
-  absl::StatusOr<std::vector<DocumentSummary>> list(std::string_view after_id, uint32_t limit);
+  // An id may be a document's, which gives its pieces in order, or a piece's.
+  absl::StatusOr<std::vector<std::vector<DocumentRecord>>> find_by_id(
+      CorpusNumber corpus, std::span<const std::string> ids);
+  // Documents of ids greater than `after_id`, ascending by bytes.
+  absl::StatusOr<std::vector<DocumentSummary>> list(CorpusNumber corpus, std::string_view after_id,
+                                                    uint32_t limit);
 
+  // The corpus' last committed change; they count from 1 and grow, not always by 1.
+  uint64_t last_sequence(CorpusNumber corpus) const;
+  // The changes after `sequence`, ascending, at most `limit`; from 0 they list the vectors that
+  // there are. An addition that has been removed since is left out, so a removal may be of a vector
+  // that the reader never saw. Vectors of other embedding models are left out. OUT_OF_RANGE: the
+  // log does not reach back to `sequence`, or the store has not come to it (it is an older copy):
+  // begin anew from 0. REQUIRES: limit > 0.
+  absl::StatusOr<std::vector<VectorChange>> changes_after(CorpusNumber corpus, uint64_t sequence,
+                                                          uint32_t limit);
   // Vectors made by this store's embedding model, ascending.
-  absl::StatusOr<std::vector<VectorId>> current_vectors();
+  absl::StatusOr<std::vector<VectorId>> current_vectors(CorpusNumber corpus);
   // Calls `visit(id, embedding)` for those of `vectors` that are stored.
   absl::Status read_embeddings(std::span<const VectorId> vectors,
                                const std::function<void(VectorId, std::span<const float>)>& visit);
 
-  // Documents whose tokens or embedding come from other sources than this store's.
+  // Documents of any corpus whose tokens or embeddings come from other sources than this store's.
   struct StaleDocument {
-    DocumentText text;
-    std::optional<std::vector<float>> embedding;  // if it is still good
+    CorpusNumber corpus = 0;
+    DocumentText document;
+    struct Piece {
+      std::string text;
+      std::optional<std::vector<float>> embedding;  // if it is still good
+    };
+    std::vector<Piece> pieces;
   };
   absl::StatusOr<uint64_t> stale_count();
   absl::StatusOr<std::vector<StaleDocument>> stale(uint32_t limit);
@@ -112,9 +116,17 @@ class DocumentStore {
   struct Reader;
   class ReaderLease;
 
+  struct CorpusState {
+    CorpusRecord record;
+    uint64_t sequence = 0;
+    uint64_t removals = 0;  // that the log holds
+  };
+
   DocumentStore();
-  absl::Status create_layout(const std::string& path);
+  absl::Status load_store_id();
+  absl::Status load_corpora();
   absl::StatusOr<int64_t> source_number(std::string_view kind, const Digest& fingerprint);
+  absl::StatusOr<CorpusState> insert_corpus(std::string_view name, const CorpusSettings& settings);
   ReaderLease lease_reader();
 
   // Constant after open().
@@ -129,38 +141,13 @@ class DocumentStore {
   std::mutex write_mutex_;
   std::unique_ptr<Writer> writer_;  // guarded by write_mutex_
 
+  mutable std::mutex corpora_mutex_;
+  // As committed. Guarded by corpora_mutex_; changed under write_mutex_ as well.
+  std::map<CorpusNumber, CorpusState> corpora_;
+
   std::mutex readers_mutex_;
   std::condition_variable reader_returned_;
   std::vector<std::unique_ptr<Reader>> readers_;  // idle ones; guarded by readers_mutex_
-};
-
-// One write transaction; holds the store's write lock until it goes. Without commit() nothing
-// happened.
-class DocumentWriter {
- public:
-  struct Stored {
-    VectorId vector = 0;
-    std::optional<VectorId> replaced;  // the vector of the version before
-  };
-
-  DocumentWriter(DocumentWriter&&) = default;
-
-  // REQUIRES: embedding has the store's dimension.
-  absl::StatusOr<Stored> put(const DocumentRecord& document, std::span<const float> embedding);
-  // The vector of the erased document, if there was one.
-  absl::StatusOr<std::optional<VectorId>> erase(std::string_view id);
-  absl::Status commit();
-
- private:
-  friend class DocumentStore;
-  DocumentWriter(DocumentStore* store, std::unique_lock<std::mutex> lock,
-                 SqliteTransaction transaction)
-      : store_(store), lock_(std::move(lock)), transaction_(std::move(transaction)) {}
-
-  DocumentStore* store_;
-  std::unique_lock<std::mutex> lock_;
-  SqliteTransaction transaction_;  // ends before the lock is released
-  int64_t count_change_ = 0;
 };
 
 }  // namespace ragcache::retrieval

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,74 +9,44 @@
 #include <thread>
 #include <vector>
 
+#include "common/strings.h"
+#include "services/retrieval/documents/store_fixture.h"
+
 namespace ragcache::retrieval {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-constexpr uint32_t kDimension = 4;
+using DocumentStoreTest = StoreFixture;
 
-class DocumentStoreTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "documents_" + std::to_string(getpid()) + "_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::unique_ptr<DocumentStore> open(std::string_view model = "m", std::string_view bpe = "t") {
-    auto store = DocumentStore::open(folder_, sources(model, bpe), 2);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return *std::move(store);
-  }
-
-  static DocumentSources sources(std::string_view model, std::string_view bpe) {
-    return {.embedding_model = sha256(model), .tokenizer = sha256(bpe), .dimension = kDimension};
-  }
-
-  static DocumentRecord record(const std::string& id, const std::string& text) {
-    DocumentRecord record{.id = id, .title = "title of " + id, .text = text};
-    record.content_digest = content_digest(record.title, record.text);
-    record.segment_tokens = {7, 1u << 31, static_cast<uint32_t>(text.size())};
-    record.token_digest = digest_of_tokens(record.segment_tokens);
-    return record;
-  }
-
-  static DocumentWriter::Stored put(DocumentStore& store, const DocumentRecord& document,
-                                    std::vector<float> embedding = {1, 0, 0, 0}) {
-    auto writer = store.begin_write();
-    EXPECT_TRUE(writer.ok()) << writer.status();
-    auto stored = writer->put(document, embedding);
-    EXPECT_TRUE(stored.ok()) << stored.status();
-    EXPECT_TRUE(writer->commit().ok());
-    return *stored;
-  }
-
-  std::string folder_;
-};
+std::vector<float> embeddings(size_t pieces) { return std::vector<float>(pieces * 4, 0.5f); }
 
 TEST_F(DocumentStoreTest, GivesBackWhatWasCommittedAfterReopening) {
-  const DocumentRecord document = record("a", std::string("text\0with zero", 14));
+  DocumentText document = StoreFixture::document("a", std::string("text\0with zero", 14));
+  document.metadata = R"({"year":1990})";
   VectorId vector;
   Digest id;
   {
     auto store = open();
-    vector = put(*store, document, {0.5f, -1, 0, 3}).vector;
+    vector = put(*store, document, {0.5f, -1, 0, 3}).vectors.at(0);
     id = store->store_id();
   }
   auto store = open();
   EXPECT_EQ(store->store_id(), id);
   EXPECT_EQ(store->document_count(), 1u);
-  const auto by_id = store->find_by_id(std::vector<std::string>{"none", "a"});
-  ASSERT_TRUE(by_id.ok());
-  EXPECT_FALSE((*by_id)[0].has_value());
-  const DocumentRecord& found = *(*by_id)[1];
+  EXPECT_THAT(find(*store, "none"), IsEmpty());
+  const DocumentRecord found = find(*store, "a").at(0);
+  EXPECT_EQ(found.id, "a");
+  EXPECT_EQ(found.source_id, "");
   EXPECT_EQ(found.title, document.title);
   EXPECT_EQ(found.text, document.text);
-  EXPECT_EQ(found.content_digest, document.content_digest);
-  EXPECT_EQ(found.segment_tokens, document.segment_tokens);
-  EXPECT_EQ(found.token_digest, document.token_digest);
+  EXPECT_EQ(found.metadata, document.metadata);
+  EXPECT_EQ(found.content_digest, content_digest(document.title, document.text));
+  EXPECT_EQ(found.segment_tokens, piece(document.text).segment_tokens);
+  EXPECT_EQ(found.token_digest, piece(document.text).token_digest);
   EXPECT_EQ((*store->find_by_vector(std::vector<VectorId>{vector}))[0]->id, "a");
   std::vector<float> embedding;
   ASSERT_TRUE(store
@@ -94,78 +63,177 @@ TEST_F(DocumentStoreTest, GivesAReplacedDocumentANewVectorAndNeverAnOldOne) {
   VectorId last;
   {
     auto store = open();
-    const auto first = put(*store, record("a", "one"));
-    const auto second = put(*store, record("a", "two"));
-    EXPECT_EQ(second.replaced, first.vector);
-    EXPECT_GT(second.vector, first.vector);
+    const auto first = put(*store, document("a", "one"));
+    const auto second = put(*store, document("a", "two"));
+    EXPECT_EQ(second.replaced, first.vectors);
+    EXPECT_GT(second.vectors, first.vectors);
     EXPECT_EQ(store->document_count(), 1u);
-    EXPECT_FALSE((*store->find_by_vector(std::vector{first.vector}))[0].has_value());
+    EXPECT_FALSE((*store->find_by_vector(first.vectors))[0].has_value());
     auto writer = store->begin_write();
-    EXPECT_EQ(writer->erase("a").value(), second.vector);
-    EXPECT_EQ(writer->erase("a").value(), std::nullopt);
+    EXPECT_EQ(writer->erase(default_corpus(*store), "a").value(), second.vectors);
+    EXPECT_THAT(writer->erase(default_corpus(*store), "a").value(), IsEmpty());
     ASSERT_TRUE(writer->commit().ok());
     EXPECT_EQ(store->document_count(), 0u);
-    last = second.vector;
+    last = second.vectors.at(0);
   }
-  EXPECT_GT(put(*open(), record("a", "three")).vector, last);
+  EXPECT_GT(put(*open(), document("a", "three")).vectors.at(0), last);
+}
+
+TEST_F(DocumentStoreTest, KeepsTheNumbersOfDeletedCorporaAndVectorsFromComingBack) {
+  VectorId vector;
+  CorpusNumber number;
+  {
+    auto store = open();
+    number = store->create_corpus("notes", {}).value().number;
+    auto writer = store->begin_write();
+    vector = writer->put(number, document("a", "x"), {}, std::vector{piece("x")}, embeddings(1))
+                 ->vectors.at(0);
+    ASSERT_TRUE(writer->commit().ok());
+    writer = absl::UnknownError("ended");
+    ASSERT_TRUE(store->delete_corpus(number).ok());
+  }
+  auto store = open();
+  EXPECT_GT(store->create_corpus("notes", {}).value().number, number);
+  EXPECT_GT(put(*store, document("a", "x")).vectors.at(0), vector);
+}
+
+TEST_F(DocumentStoreTest, KeepsAPiecedDocumentTogether) {
+  auto store = open();
+  const CorpusNumber corpus = default_corpus(*store);
+  const ChunkOptions cut = {.max_tokens = 64, .overlap_tokens = 8};
+  const DocumentText whole = document("guide", "One. Two. Three.");
+  const std::vector<Piece> pieces = {piece("One. "), piece("One. Two. ", 5), piece("Three.")};
+  auto writer = store->begin_write();
+  const auto stored = writer->put(corpus, whole, cut, pieces, embeddings(3));
+  ASSERT_TRUE(stored.ok() && writer->commit().ok());
+  writer = absl::UnknownError("ended");
+  EXPECT_THAT(stored->vectors, SizeIs(3));
+  EXPECT_EQ(store->document_count(), 1u);
+  EXPECT_EQ(store->find_corpus(corpus)->pieces, 3u);
+
+  const auto found = find(*store, "guide");
+  ASSERT_THAT(found, SizeIs(3));
+  EXPECT_EQ(found[1].id, "guide#2");
+  EXPECT_EQ(found[1].source_id, "guide");
+  EXPECT_EQ(found[1].text, "One. Two. ");
+  EXPECT_EQ(found[1].content_digest, content_digest(whole.title, "One. Two. "));
+  ASSERT_THAT(find(*store, "guide#3"), SizeIs(1));
+  EXPECT_EQ(find(*store, "guide#3")[0].text, "Three.");
+  EXPECT_EQ((*store->find_by_vector(stored->vectors))[0]->id, "guide#1");
+  for (const char* none : {"guide#4", "guide#0", "guide#", "guide#03", "#1"}) {
+    EXPECT_THAT(find(*store, none), IsEmpty()) << none;
+  }
+  EXPECT_THAT(store->list(corpus, "", 10).value(), SizeIs(1));
+  EXPECT_EQ(store->list(corpus, "", 10).value()[0].content_digest,
+            content_digest(whole.title, whole.text));
+
+  const auto replaced = put(*store, document("guide", "short"));
+  EXPECT_EQ(replaced.replaced, stored->vectors);
+  EXPECT_THAT(find(*store, "guide#2"), IsEmpty());
+  EXPECT_THAT(find(*store, "guide"), SizeIs(1));
+  // A document of one piece is that piece.
+  EXPECT_THAT(find(*store, "guide#1"), IsEmpty());
 }
 
 TEST_F(DocumentStoreTest, ForgetsABatchThatWasNotCommitted) {
   auto store = open();
-  put(*store, record("a", "one"));
+  put(*store, document("a", "one"));
+  const uint64_t sequence = store->last_sequence(default_corpus(*store));
   {
     auto writer = store->begin_write();
-    ASSERT_TRUE(writer->put(record("a", "two"), std::vector<float>(kDimension)).ok());
-    ASSERT_TRUE(writer->put(record("b", "two"), std::vector<float>(kDimension)).ok());
+    for (const char* id : {"a", "b"}) {
+      ASSERT_TRUE(writer
+                      ->put(default_corpus(*store), document(id, "two"), {},
+                            std::vector{piece("two")}, embeddings(1))
+                      .ok());
+    }
     // Readers go on with the state before.
-    EXPECT_EQ((*store->find_by_id(std::vector<std::string>{"a"}))[0]->text, "one");
+    EXPECT_EQ(find(*store, "a").at(0).text, "one");
   }
   EXPECT_EQ(store->document_count(), 1u);
-  EXPECT_EQ((*store->find_by_id(std::vector<std::string>{"a"}))[0]->text, "one");
+  EXPECT_EQ(store->last_sequence(default_corpus(*store)), sequence);
+  EXPECT_EQ(find(*store, "a").at(0).text, "one");
 }
 
 TEST_F(DocumentStoreTest, TellsUnchangedDocumentsFromChangedOnes) {
   auto store = open();
-  put(*store, record("a", "one"));
+  const CorpusNumber corpus = default_corpus(*store);
+  put(*store, document("a", "one"));
   const std::vector<DocumentText> documents = {{"a", "title of a", "one"},
                                                {"a", "title of a", "two"},
                                                {"a", "title of ao", "ne"},
-                                               {"b", "title of a", "one"}};
-  EXPECT_THAT(store->are_current(documents).value(), ElementsAre(true, false, false, false));
+                                               {"b", "title of a", "one"},
+                                               {"a", "title of a", "one", R"({"year":1990})"}};
+  EXPECT_THAT(store->are_current(corpus, {}, documents).value(),
+              ElementsAre(true, false, false, false, false));
+}
+
+TEST_F(DocumentStoreTest, TakesADocumentForUnchangedIfItWouldBeCutTheSameWay) {
+  auto store = open();
+  const CorpusNumber corpus = default_corpus(*store);
+  const ChunkOptions cut = {.max_tokens = 64, .overlap_tokens = 8};
+  put(*store, document("short", "one"));  // 3 tokens
+  auto writer = store->begin_write();
+  ASSERT_TRUE(writer
+                  ->put(corpus, document("long", "one two"), cut,
+                        std::vector{piece("one "), piece("two")}, embeddings(2))
+                  .ok());
+  ASSERT_TRUE(writer->commit().ok());
+  writer = absl::UnknownError("ended");
+  const std::vector<DocumentText> both = {document("short", "one"), document("long", "one two")};
+  const auto current = [&](const ChunkOptions& options) {
+    return store->are_current(corpus, options, both).value();
+  };
+  EXPECT_THAT(current(cut), ElementsAre(true, true));
+  EXPECT_THAT(current({.max_tokens = 64, .overlap_tokens = 9}), ElementsAre(true, false));
+  EXPECT_THAT(current({.max_tokens = 3, .overlap_tokens = 8}), ElementsAre(true, false));
+  EXPECT_THAT(current({.max_tokens = 2, .overlap_tokens = 0}), ElementsAre(false, false));
+  EXPECT_THAT(current({}), ElementsAre(true, false));
 }
 
 TEST_F(DocumentStoreTest, FindsDocumentsMadeByOtherSources) {
   {
     auto store = open();
-    put(*store, record("a", "one"), {1, 2, 3, 4});
-    put(*store, record("b", "one"));
+    put(*store, document("a", "one"), {1, 2, 3, 4});
+    auto writer = store->begin_write();
+    DocumentText long_one = document("b", "one two");
+    long_one.metadata = "{}";
+    ASSERT_TRUE(writer
+                    ->put(default_corpus(*store), long_one, {.max_tokens = 9},
+                          std::vector{piece("one "), piece("one two", 4)}, embeddings(2))
+                    .ok());
+    ASSERT_TRUE(writer->commit().ok());
   }
   {
     auto store = open("m", "other tokenizer");
     EXPECT_EQ(store->stale_count().value(), 2u);
-    EXPECT_EQ(store->current_vectors()->size(), 2u);
-    const auto stale = store->stale(1).value();
-    ASSERT_EQ(stale.size(), 1u);
-    EXPECT_EQ(stale[0].text.id, "a");
-    EXPECT_THAT(*stale[0].embedding, ElementsAre(1, 2, 3, 4));
-    put(*store, record("a", "one"));
+    EXPECT_THAT(store->current_vectors(default_corpus(*store)).value(), SizeIs(3));
+    const auto stale = store->stale(2).value();
+    ASSERT_EQ(stale.size(), 2u);
+    EXPECT_EQ(stale[0].corpus, default_corpus(*store));
+    EXPECT_EQ(stale[0].document.id, "a");
+    EXPECT_THAT(*stale[0].pieces.at(0).embedding, ElementsAre(1, 2, 3, 4));
+    EXPECT_EQ(stale[1].document.text, "one two");
+    EXPECT_EQ(stale[1].document.metadata, "{}");
+    EXPECT_EQ(stale[1].pieces.at(1).text, "one two");
+    put(*store, document("a", "one"));
     EXPECT_EQ(store->stale_count().value(), 1u);
   }
   auto store = open("other model", "other tokenizer");
   EXPECT_EQ(store->stale_count().value(), 2u);
-  EXPECT_TRUE(store->current_vectors()->empty());
-  EXPECT_FALSE(store->stale(1).value()[0].embedding.has_value());
+  EXPECT_THAT(store->current_vectors(default_corpus(*store)).value(), IsEmpty());
+  EXPECT_FALSE(store->stale(1).value()[0].pieces[0].embedding.has_value());
 }
 
 TEST_F(DocumentStoreTest, ListsInIdOrderPageByPage) {
   auto store = open();
-  for (const char* id : {"c", "a", "b", "B"}) put(*store, record(id, "x"));
+  for (const char* id : {"c", "a", "b", "B"}) put(*store, document(id, "x"));
   std::vector<std::string> ids;
   std::string after;
   while (true) {
-    const auto page = store->list(after, 3).value();
+    const auto page = store->list(default_corpus(*store), after, 3).value();
     if (page.empty()) break;
-    for (const DocumentSummary& document : page) ids.push_back(document.id);
+    for (const DocumentSummary& summary : page) ids.push_back(summary.id);
     after = ids.back();
   }
   EXPECT_THAT(ids, ElementsAre("B", "a", "b", "c"));
@@ -173,31 +241,75 @@ TEST_F(DocumentStoreTest, ListsInIdOrderPageByPage) {
 
 TEST_F(DocumentStoreTest, SeesOneStatePerReadWhileAWriterReplaces) {
   auto store = open();
-  {
+  const CorpusNumber corpus = default_corpus(*store);
+  const std::vector<std::string> ids = {"a", "b"};
+  const auto write = [&](const std::string& text) {
     auto writer = store->begin_write();
-    for (const char* id : {"a", "b"}) {
-      ASSERT_TRUE(writer->put(record(id, "0"), std::vector<float>(kDimension)).ok());
+    for (const std::string& id : ids) {
+      ASSERT_TRUE(
+          writer->put(corpus, document(id, text), {}, std::vector{piece(text)}, embeddings(1))
+              .ok());
     }
     ASSERT_TRUE(writer->commit().ok());
-  }
+  };
+  write("0");
   std::thread replacer([&] {
-    for (int i = 1; i <= 50; ++i) {
-      auto writer = store->begin_write();
-      for (const char* id : {"a", "b"}) {
-        ASSERT_TRUE(
-            writer->put(record(id, std::to_string(i)), std::vector<float>(kDimension)).ok());
-      }
-      ASSERT_TRUE(writer->commit().ok());
-    }
+    for (int i = 1; i <= 50; ++i) write(std::to_string(i));
   });
   std::string text;
   while (text != "50") {
-    const auto found = store->find_by_id(std::vector<std::string>{"a", "b"});
+    const auto found = store->find_by_id(corpus, ids);
     ASSERT_TRUE(found.ok()) << found.status();
-    ASSERT_EQ((*found)[0]->text, (*found)[1]->text);
-    text = (*found)[0]->text;
+    ASSERT_EQ((*found)[0].at(0).text, (*found)[1].at(0).text);
+    text = (*found)[0][0].text;
   }
   replacer.join();
+}
+
+TEST_F(DocumentStoreTest, KeepsCorporaApart) {
+  {
+    auto store = open();
+    const CorpusSettings settings = {.cache_scope = CacheScope::kShared,
+                                     .chunk_tokens = 256,
+                                     .chunk_overlap_tokens = std::nullopt};
+    const CorpusNumber notes = store->create_corpus("notes", settings).value().number;
+    EXPECT_EQ(store->create_corpus("notes", settings).status().code(),
+              absl::StatusCode::kAlreadyExists);
+    put(*store, document("a", "in default"));
+    auto writer = store->begin_write();
+    ASSERT_TRUE(writer
+                    ->put(notes, document("a", "in notes"), {}, std::vector{piece("in notes")},
+                          embeddings(1))
+                    .ok());
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  auto store = open();
+  EXPECT_EQ(store->document_count(), 2u);
+  const std::vector<CorpusRecord> corpora = store->corpora();
+  ASSERT_THAT(corpora, SizeIs(2));
+  EXPECT_EQ(corpora[0].name, "default");
+  EXPECT_EQ(corpora[1].name, "notes");
+  EXPECT_EQ(corpora[1].settings.cache_scope, CacheScope::kShared);
+  EXPECT_EQ(corpora[1].settings.chunk_tokens, 256u);
+  EXPECT_EQ(corpora[1].settings.chunk_overlap_tokens, std::nullopt);
+  EXPECT_EQ(find(*store, "a").at(0).text, "in default");
+  const CorpusNumber notes = corpora[1].number;
+  EXPECT_EQ(store->find_by_id(notes, std::vector<std::string>{"a"}).value()[0].at(0).text,
+            "in notes");
+  ASSERT_TRUE(store->delete_corpus(notes).ok());
+  EXPECT_EQ(store->document_count(), 1u);
+  EXPECT_THAT(store->find_by_id(notes, std::vector<std::string>{"a"}).value()[0], IsEmpty());
+  EXPECT_THAT(store->changes_after(notes, 0, 10).value(), IsEmpty());
+  EXPECT_EQ(store->begin_write()->erase(notes, "a").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->delete_corpus(notes).code(), absl::StatusCode::kNotFound);
+
+  // The default corpus is emptied by a successor.
+  const CorpusNumber first = default_corpus(*store);
+  ASSERT_TRUE(store->delete_corpus(first).ok());
+  EXPECT_NE(default_corpus(*store), first);
+  EXPECT_EQ(store->document_count(), 0u);
+  put(*store, document("a", "again"));
+  EXPECT_EQ(store->document_count(), 1u);
 }
 
 TEST_F(DocumentStoreTest, RefusesASecondOpener) {
@@ -208,7 +320,7 @@ TEST_F(DocumentStoreTest, RefusesASecondOpener) {
 }
 
 TEST_F(DocumentStoreTest, NamesADamagedFile) {
-  { put(*open(), record("a", std::string(100000, 'x'))); }
+  { put(*open(), document("a", std::string(100000, 'x'))); }
   const std::string path = folder_ + "/documents.db";
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -224,6 +336,13 @@ TEST_F(DocumentStoreTest, RefusesAFolderThatCannotBeMade) {
   const auto store = DocumentStore::open(folder_, sources("m", "t"), 1);
   ASSERT_FALSE(store.ok());
   EXPECT_THAT(std::string(store.status().message()), HasSubstr(folder_));
+}
+
+TEST(Placement, DependsOnTheDocumentAloneAndSpreads) {
+  EXPECT_EQ(placement_of("guide"), placement_of("guide"));
+  std::vector<int> counts(3);
+  for (int i = 0; i < 3000; ++i) ++counts[shard_of(placement_of(str_cat("d", i)), 3)];
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 100);
 }
 
 }  // namespace
