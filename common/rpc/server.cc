@@ -85,6 +85,10 @@ void RpcServer::stop(Duration grace) {
   server_.reset();
 }
 
+void RpcServer::set_serving(bool serving) {
+  if (server_ != nullptr) server_->GetHealthCheckService()->SetServingStatus(serving);
+}
+
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);

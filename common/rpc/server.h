@@ -25,6 +25,9 @@ class RpcServer {
   // Refuses new calls, lets open ones end until `grace` has passed, then cancels them. Idempotent.
   void stop(Duration grace = std::chrono::seconds(5));
 
+  // What the standard health service answers for the whole server; SERVING from the start on.
+  void set_serving(bool serving);
+
   // As clients should dial it.
   const std::string& address() const { return address_; }
 
