@@ -35,14 +35,14 @@ std::string OptionTable::Row::environment() const {
 }
 
 void OptionTable::add_row(const std::string& name, const OptionTraits& traits,
-                          std::string default_text, bool is_flag,
+                          std::string default_text, bool is_flag, bool is_number,
                           std::function<absl::Status(const std::string&)> assign) {
   if (Row* row = find(name)) {
     RAG_CHECK(row->default_text == default_text && row->is_flag == is_flag);
     row->assign.push_back(std::move(assign));
     return;
   }
-  Row row{name, traits, default_text, default_text, "default", is_flag, {}};
+  Row row{name, traits, default_text, default_text, "default", is_flag, is_number, {}};
   row.assign.push_back(std::move(assign));
   rows_.push_back(std::move(row));
 }
@@ -112,6 +112,27 @@ std::string OptionTable::print() const {
     YAML::Emitter emitter;
     emitter << row.value_text;
     absl::StrAppend(&text, row.name, ": ", emitter.c_str(), "  # ", row.source, "\n");
+  }
+  return text;
+}
+
+std::string OptionTable::to_markdown() const {
+  std::string text = "| option | default | values | what |\n|---|---|---|---|\n";
+  for (const Row& row : rows_) {
+    std::string values;
+    if (row.is_flag) {
+      values = "true, false";
+    } else if (!row.traits.choices.empty()) {
+      values = absl::StrJoin(row.traits.choices, ", ");
+    } else if (row.is_number) {
+      values = bounds_text(row.traits);
+    } else {
+      values = row.traits.required ? "not empty" : "";
+    }
+    const std::string shown =
+        row.default_text.empty() ? "" : absl::StrCat("`", row.default_text, "`");
+    absl::StrAppend(&text, "| `", row.name, "` | ", shown, " | ", values, " | ",
+                    absl::StrReplaceAll(row.traits.doc, {{"|", "\\|"}}), " |\n");
   }
   return text;
 }

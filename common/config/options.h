@@ -39,6 +39,7 @@ class OptionTable {
     std::string value_text;
     std::string source;  // default, file, environment or flag
     bool is_flag;        // a boolean: --name alone means true
+    bool is_number;
     // Parses, checks and, if all is well, assigns to every target.
     std::vector<std::function<absl::Status(const std::string&)>> assign;
 
@@ -50,14 +51,14 @@ class OptionTable {
   template <typename T>
   void add(const std::string& name, T* target, OptionTraits traits) {
     if constexpr (std::is_same_v<T, std::string>) {
-      add_row(name, traits, *target, false, [target, name, traits](const std::string& text) {
+      add_row(name, traits, *target, false, false, [target, name, traits](const std::string& text) {
         return parse_string(name, traits, text, target);
       });
     } else if constexpr (std::is_same_v<T, bool>) {
-      add_row(name, traits, *target ? "true" : "false", true,
+      add_row(name, traits, *target ? "true" : "false", true, false,
               [target, name](const std::string& text) { return parse_bool(name, text, target); });
     } else if constexpr (std::is_floating_point_v<T>) {
-      add_row(name, traits, format_number(*target), false,
+      add_row(name, traits, format_number(*target), false, true,
               [target, name, traits](const std::string& text) {
                 double value = 0;
                 absl::Status status = parse_number(name, traits, text, false, &value);
@@ -68,7 +69,7 @@ class OptionTable {
       static_assert(std::is_integral_v<T>);
       traits.min = std::max(traits.min, static_cast<double>(std::numeric_limits<T>::min()));
       traits.max = std::min(traits.max, static_cast<double>(std::numeric_limits<T>::max()));
-      add_row(name, traits, std::to_string(*target), false,
+      add_row(name, traits, std::to_string(*target), false, true,
               [target, name, traits](const std::string& text) {
                 double value = 0;
                 absl::Status status = parse_number(name, traits, text, true, &value);
@@ -85,11 +86,15 @@ class OptionTable {
   // YAML: every option with its value, and where that came from as a comment.
   std::string print() const;
 
+  // One Markdown table: option, default, bounds, what it does.
+  std::string to_markdown() const;
+
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
   void add_row(const std::string& name, const OptionTraits& traits, std::string default_text,
-               bool is_flag, std::function<absl::Status(const std::string&)> assign);
+               bool is_flag, bool is_number,
+               std::function<absl::Status(const std::string&)> assign);
   Row* find(const std::string& name);
 
   static std::string format_number(double value);

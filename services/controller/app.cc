@@ -63,6 +63,14 @@ void App::stop() {
   parts_->runtime.stop();
 }
 
+void App::ready(std::function<void(absl::Status)> done) const {
+  parts_->service->status([done = std::move(done)](const v1::GetStatusResponse& status) {
+    done(status.ready() ? absl::OkStatus() : absl::UnavailableError(status.not_ready_reason()));
+  });
+}
+
+void App::set_serving(bool serving) { parts_->server->set_serving(serving); }
+
 const std::string& App::address() const { return parts_->server->address(); }
 
 }  // namespace ragcache::controller

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,11 @@ class App {
   // Ends open calls and actors. Idempotent.
   void stop();
   const std::string& address() const;
+
+  // Calls `done` once, on any thread: OK if requests can be answered, else why not.
+  void ready(std::function<void(absl::Status)> done) const;
+  // What gRPC's health service answers.
+  void set_serving(bool serving);
 
  private:
   struct Parts;

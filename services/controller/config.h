@@ -46,4 +46,14 @@ inline void add_options(OptionTable& table, Config& config) {
             {.unit = "threads", .min = 1, .max = 256, .doc = "threads of the controller's actors"});
 }
 
+// What `ragcache serve` wires itself, and an executable of its own must be told.
+inline void add_wiring_options(OptionTable& table, Config& config) {
+  table.add("listen", &config.listen,
+            {.required = true, .doc = "where the gateway calls: host:port or unix:PATH"});
+  table.add("worker_address", &config.worker_address,
+            {.required = true, .doc = "of the worker group: host:port or unix:PATH"});
+  table.add("retrieval_address", &config.retrieval_address,
+            {.required = true, .doc = "of the retrieval service: host:port or unix:PATH"});
+}
+
 }  // namespace ragcache::controller

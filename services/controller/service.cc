@@ -126,7 +126,16 @@ grpc::ServerUnaryReactor* Service::GetStatus(grpc::CallbackServerContext* contex
                                              const v1::GetStatusRequest*,
                                              v1::GetStatusResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  auto with_group = [this, reactor, response](GroupStatus status) {
+  status([reactor, response](v1::GetStatusResponse status) {
+    *response = std::move(status);
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+void Service::status(std::function<void(v1::GetStatusResponse)> done) const {
+  auto response = std::make_shared<v1::GetStatusResponse>();
+  auto with_group = [this, done = std::move(done), response](GroupStatus status) {
     response->set_ready(status.ready);
     response->set_not_ready_reason(status.not_ready_reason);
     response->set_model_name(status.worker.model_name());
@@ -135,7 +144,7 @@ grpc::ServerUnaryReactor* Service::GetStatus(grpc::CallbackServerContext* contex
     *response->mutable_cache() = std::move(status.cache);
     response->set_running_requests(status.running);
     response->set_waiting_requests(status.waiting);
-    retrieval_.get_info([this, reactor, response](auto info) {
+    retrieval_.get_info([this, done, response](auto info) {
       auto not_ready = [response](const std::string& reason) {
         response->set_ready(false);
         response->set_not_ready_reason(reason);
@@ -149,11 +158,10 @@ grpc::ServerUnaryReactor* Service::GetStatus(grpc::CallbackServerContext* contex
         response->set_documents(info->documents());
         response->set_index_kind(info->index_kind());
       }
-      reactor->Finish(grpc::Status::OK);
+      done(std::move(*response));
     });
   };
   group_.send(GetGroupStatus{Address<GroupStatus>::of_functions(std::move(with_group))});
-  return reactor;
 }
 
 grpc::ServerUnaryReactor* Service::ClearCache(grpc::CallbackServerContext* context,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
 #include "ragcache/controller/v1/controller.grpc.pb.h"
@@ -24,6 +25,9 @@ class Service : public v1::ControllerService::CallbackService {
   grpc::ServerUnaryReactor* ClearCache(grpc::CallbackServerContext* context,
                                        const v1::ClearCacheRequest* request,
                                        v1::ClearCacheResponse* response) override;
+
+  // The same for callers in this process. `done` is called once, on any thread.
+  void status(std::function<void(v1::GetStatusResponse)> done) const;
 
  private:
   ActorRuntime& runtime_;

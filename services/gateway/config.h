@@ -71,4 +71,12 @@ inline void add_options(OptionTable& table, Config& config) {
             {.doc = "if set, /admin wants it as `Authorization: Bearer`"});
 }
 
+// What `ragcache serve` wires itself, and an executable of its own must be told.
+inline void add_wiring_options(OptionTable& table, Config& config) {
+  table.add("controller_address", &config.controller_address,
+            {.required = true, .doc = "of the controller: host:port or unix:PATH"});
+  table.add("retrieval_address", &config.retrieval_address,
+            {.required = true, .doc = "of the retrieval service: host:port or unix:PATH"});
+}
+
 }  // namespace ragcache::gateway

@@ -3,10 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "common/config/command_line.h"
 #include "services/ragcache/commands.h"
 #include "services/ragcache/serve.h"
 
@@ -46,32 +46,10 @@ class Commands {
         "  ragcache serve --model model.gguf --embedding-model all-minilm-l6-v2\n"
         "  ragcache serve --config ragcache.yaml --listen 0.0.0.0:8080\n"
         "  ragcache serve --config ragcache.yaml --print-config");
-    command->add_option("--config", config_file_, "YAML file of options");
-    command->add_flag("--print-config", print_config_,
-                      "print every option, its value and where that came from, and exit");
-    serve_.add_options();
-    for (const OptionTable::Row& row : serve_.table().rows()) {
-      const std::string text = absl::StrCat(
-          row.traits.doc, row.traits.unit.empty() ? "" : absl::StrCat(" [", row.traits.unit, "]"),
-          row.default_text.empty() ? "" : absl::StrCat(" (default ", row.default_text, ")"));
-      auto set = [this, name = row.name](const std::string& value) { flags_[name] = value; };
-      if (row.is_flag) {
-        command->add_flag_function(
-            absl::StrCat(row.flag(), "{true}"), [set](int64_t) { set("true"); }, text);
-      } else {
-        command->add_option_function<std::string>(row.flag(), set, text)->take_last();
-      }
-    }
+    serve_flags_.emplace(*command, serve_.table());
     command->callback([this] {
       run_ = [this] {
-        if (absl::Status status = serve_.load(config_file_, flags_); !status.ok()) {
-          std::fprintf(stderr, "ragcache serve: %s\n", std::string(status.message()).c_str());
-          return kExitUsage;
-        }
-        if (print_config_) {
-          std::fputs(serve_.table().print().c_str(), stdout);
-          return kExitDone;
-        }
+        if (const std::optional<int> done = serve_flags_->load()) return *done;
         absl::Status status = serve_.run();
         if (status.ok()) return kExitDone;
         std::fprintf(stderr, "ragcache serve: %s\n", std::string(status.message()).c_str());
@@ -152,9 +130,7 @@ class Commands {
   std::function<int()> run_;
 
   Serve serve_;
-  std::string config_file_;
-  bool print_config_ = false;
-  std::map<std::string, std::string> flags_;
+  std::optional<OptionFlags> serve_flags_;
 
   IngestCommand ingest_;
   AskCommand ask_;
@@ -166,7 +142,7 @@ class Commands {
 }  // namespace
 
 int run_cli(int argc, char** argv) {
-  CLI::App cli{"RAGCache: retrieval-augmented generation that keeps documents' KV"};
+  CLI::App cli("RAGCache: retrieval-augmented generation that keeps documents' KV", "ragcache");
   cli.set_version_flag("--version", kVersion);
   cli.footer(
       "Examples:\n"

@@ -2,12 +2,8 @@
 
 namespace ragcache {
 
-// The `ragcache` program: parses the command line and runs one command. Returns the exit code:
-// 0 done, 1 the command failed, 2 the command line or the configuration is wrong.
+// The `ragcache` program: parses the command line and runs one command. Returns the exit
+// status (common/config/command_line.h).
 int run_cli(int argc, char** argv);
-
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
 
 }  // namespace ragcache

@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <csignal>
 #include <cstdlib>
 
 #include "absl/cleanup/cleanup.h"
@@ -35,33 +32,20 @@ absl::Status write_whole(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-void Serve::add_options() {
+Serve::Serve() {
   state_dir_ = default_state_dir();
   retrieval_.state_dir = state_dir_;  // one option, one default
   table_.add("state_dir", &state_dir_,
              {.required = true, .doc = "folder of documents, index, sockets and addresses"});
-  table_.add("log_level", &log_level_,
-             {.choices = {"debug", "info", "warn", "error"}, .doc = "least level that is logged"});
   gateway::add_options(table_, gateway_);
   controller::add_options(table_, controller_);
   retrieval::add_options(table_, retrieval_);
   worker::add_options(table_, worker_);
 }
 
-absl::Status Serve::load(const std::string& file, const std::map<std::string, std::string>& flags) {
-  return table_.load(file, flags);
-}
-
 absl::Status Serve::run() {
-  static const std::map<std::string, log::Level> kLevels = {{"debug", log::Level::kDebug},
-                                                            {"info", log::Level::kInfo},
-                                                            {"warn", log::Level::kWarn},
-                                                            {"error", log::Level::kError}};
-  log::set_level(kLevels.at(log_level_));
-  // Before any thread is started, so that none of them gets the signals.
-  boost::asio::io_context signals_context;
-  boost::asio::signal_set signals(signals_context, SIGINT, SIGTERM);
-  std::signal(SIGPIPE, SIG_IGN);
+  log_option_.apply();
+  StopSignals signals;
 
   RAG_RETURN_IF_ERROR(make_writable_folder(state_dir_));
   RAG_ASSIGN_OR_RETURN(const auto lock, FolderLock::acquire(state_dir_));
@@ -86,8 +70,7 @@ absl::Status Serve::run() {
   absl::Cleanup remove_address = [&] { unlink(address_file.c_str()); };
   log::info("serving", {{"address", gateway->address()}, {"state_dir", state_dir_}});
 
-  signals.async_wait([](const boost::system::error_code&, int) {});
-  signals_context.run();
+  signals.wait();
   log::info("stopping", {});
   std::move(remove_address).Invoke();
   gateway->stop();

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "common/config/options.h"
+#include "common/process/program.h"
 #include "services/controller/config.h"
 #include "services/gateway/config.h"
 #include "services/retrieval/config.h"
@@ -17,9 +17,8 @@ namespace ragcache {
 class Serve {
  public:
   // Fills the table with every service's rows.
-  void add_options();
+  Serve();
   OptionTable& table() { return table_; }
-  absl::Status load(const std::string& file, const std::map<std::string, std::string>& flags);
 
   // Starts the services and returns when SIGINT or SIGTERM has come and they have stopped; or the
   // Status of what could not be started. While it runs, `gateway.address` in the state folder holds
@@ -29,7 +28,7 @@ class Serve {
  private:
   OptionTable table_;
   std::string state_dir_;
-  std::string log_level_ = "info";
+  LogOption log_option_{table_};
   worker::Config worker_;
   retrieval::Config retrieval_;
   controller::Config controller_;

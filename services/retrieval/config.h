@@ -45,4 +45,10 @@ inline void add_options(OptionTable& table, Config& config) {
             {.unit = "threads", .min = 1, .max = 256, .doc = "threads that search the index"});
 }
 
+// What `ragcache serve` wires itself, and an executable of its own must be told.
+inline void add_wiring_options(OptionTable& table, Config& config) {
+  table.add("listen", &config.listen,
+            {.required = true, .doc = "where the service is called: host:port or unix:PATH"});
+}
+
 }  // namespace ragcache::retrieval

@@ -33,4 +33,11 @@ inline void add_options(OptionTable& table, Config& config) {
              .doc = "tokens that one iteration computes; longer prompts run in pieces"});
 }
 
+// What `ragcache serve` wires itself, and an executable of its own must be told.
+inline void add_wiring_options(OptionTable& table, Config& config) {
+  table.add(
+      "listen", &config.listen,
+      {.required = true, .doc = "where the segment protocol is served: host:port or unix:PATH"});
+}
+
 }  // namespace ragcache::worker

@@ -1,0 +1,42 @@
+#include "common/config/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+
+namespace ragcache {
+
+OptionFlags::OptionFlags(CLI::App& command, OptionTable& table)
+    : table_(table),
+      command_(command.get_parent() == nullptr
+                   ? command.get_name()
+                   : command.get_parent()->get_name() + " " + command.get_name()) {
+  command.add_option("--config", file_, "YAML file of options");
+  command.add_flag("--print-config", print_,
+                   "print every option, its value and where that came from, and exit");
+  for (const OptionTable::Row& row : table.rows()) {
+    const std::string text = absl::StrCat(
+        row.traits.doc, row.traits.unit.empty() ? "" : absl::StrCat(" [", row.traits.unit, "]"),
+        row.default_text.empty() ? "" : absl::StrCat(" (default ", row.default_text, ")"));
+    auto set = [this, name = row.name](const std::string& value) { flags_[name] = value; };
+    if (row.is_flag) {
+      command.add_flag_function(
+          absl::StrCat(row.flag(), "{true}"), [set](int64_t) { set("true"); }, text);
+    } else {
+      command.add_option_function<std::string>(row.flag(), set, text)->take_last();
+    }
+  }
+}
+
+std::optional<int> OptionFlags::load() {
+  if (absl::Status status = table_.load(file_, flags_); !status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", command_.c_str(), std::string(status.message()).c_str());
+    return kExitUsage;
+  }
+  if (!print_) return std::nullopt;
+  std::fputs(table_.print().c_str(), stdout);
+  return kExitDone;
+}
+
+}  // namespace ragcache
