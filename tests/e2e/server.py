@@ -30,7 +30,51 @@ def wait_until(condition, what, deadline_s=DEADLINE_S):
     raise AssertionError(f"not within {deadline_s} s: {what}")
 
 
-class Server:
+class Client:
+    """Requests to the gateway at `address`."""
+
+    address = None
+
+    def connect(self):
+        return http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, body): the body parsed if it is JSON."""
+        if body is not None and not isinstance(body, (bytes, str)):
+            body = json.dumps(body)
+        with contextlib.closing(self.connect()) as connection:
+            connection.request(method, path, body,
+                               {"Content-Type": "application/json"} | (headers or {}))
+            response = connection.getresponse()
+            raw = response.read()
+        with contextlib.suppress(ValueError):
+            return response.status, json.loads(raw)
+        return response.status, raw
+
+    def chat(self, question, **fields):
+        """A whole greedy answer; asserts that there is one."""
+        status, body = self.request("POST", "/v1/chat/completions", chat_body(question, **fields))
+        assert status == 200, body
+        return body
+
+    def cache(self):
+        status, body = self.request("GET", "/admin/cache")
+        assert status == 200, body
+        return body
+
+    def clear_cache(self):
+        status, body = self.request("POST", "/admin/cache/clear")
+        assert status == 200, body
+
+    def ingest(self, documents):
+        lines = "".join(json.dumps(document) + "\n" for document in documents)
+        status, body = self.request("POST", "/v1/documents", lines,
+                                    {"Content-Type": "application/x-ndjson"})
+        assert status == 200, body
+        return body
+
+
+class Server(Client):
     """Starts at once; `stop()` or `kill()` ends it. The state folder outlives a kill."""
 
     def __init__(self, state_dir=None, **options):
@@ -75,44 +119,6 @@ class Server:
         self.process.kill()
         self.process.wait(DEADLINE_S)
         self.log.close()
-
-    def connect(self):
-        return http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
-
-    def request(self, method, path, body=None, headers=None):
-        """(status, body): the body parsed if it is JSON."""
-        if body is not None and not isinstance(body, (bytes, str)):
-            body = json.dumps(body)
-        with contextlib.closing(self.connect()) as connection:
-            connection.request(method, path, body,
-                               {"Content-Type": "application/json"} | (headers or {}))
-            response = connection.getresponse()
-            raw = response.read()
-        with contextlib.suppress(ValueError):
-            return response.status, json.loads(raw)
-        return response.status, raw
-
-    def chat(self, question, **fields):
-        """A whole greedy answer; asserts that there is one."""
-        status, body = self.request("POST", "/v1/chat/completions", chat_body(question, **fields))
-        assert status == 200, body
-        return body
-
-    def cache(self):
-        status, body = self.request("GET", "/admin/cache")
-        assert status == 200, body
-        return body
-
-    def clear_cache(self):
-        status, body = self.request("POST", "/admin/cache/clear")
-        assert status == 200, body
-
-    def ingest(self, documents):
-        lines = "".join(json.dumps(document) + "\n" for document in documents)
-        status, body = self.request("POST", "/v1/documents", lines,
-                                    {"Content-Type": "application/x-ndjson"})
-        assert status == 200, body
-        return body
 
 
 def chat_body(question, **fields):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import json
+import threading
 import unittest
 
 import openai
@@ -121,6 +122,53 @@ class Answers(unittest.TestCase):
                                            chat_body("x", rag={"documents": ["canary"]}))
         self.assertEqual(status, 404)
         self.assertIn("canary", body["error"]["message"])
+
+    def test_a_document_replaced_and_deleted_under_load_is_never_seen_as_it_was(self):
+        words = ["walrus", "falcon", "badger", "pelican", "tiger"]
+        lock = threading.Lock()
+        acknowledged = -1  # words up to here have been replaced for good, but for the last
+        stale = []
+        ending = threading.Event()
+
+        def ask():
+            while not ending.is_set():
+                with lock:
+                    at_start = acknowledged
+                status, body = self.server.request(
+                    "POST", "/v1/chat/completions",
+                    chat_body("What is the password?", max_tokens=12,
+                              rag={"documents": ["fact-1", "canary"]}))
+                if status == 404 and at_start in (-1, len(words) - 1, len(words)):
+                    continue
+                answer = text_of(body).lower() if status == 200 else str(body)
+                if status != 200 or any(word in answer for word in words[:max(at_start, 0)]):
+                    with lock:
+                        stale.append((at_start, status, answer))
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number, word in enumerate(words):
+                self.server.ingest([{"id": "canary", "title": "Note",
+                                     "text": f"The password is {word}."}])
+                with lock:
+                    acknowledged = number
+                answer = self.server.chat("What is the password?",
+                                          rag={"documents": ["fact-1", "canary"]})
+                self.assertIn(word, text_of(answer).lower())
+            with lock:
+                acknowledged = len(words)  # from here on a 404 may come before it is asked for
+            self.assertEqual(self.server.request("DELETE", "/v1/documents/canary")[0], 200)
+            self.assertEqual(self.server.request(
+                "POST", "/v1/chat/completions",
+                chat_body("x", rag={"documents": ["canary"]}))[0], 404)
+        finally:
+            ending.set()
+            for thread in threads:
+                thread.join()
+        # Whoever asked while the last text still stood may have had it; nobody had an older one.
+        self.assertEqual([s for s in stale if s[0] < len(words) or words[-1] not in s[2]], [])
 
     def test_sampling_repeats_with_its_seed_and_stop_strings_cut(self):
         draws = [text_of(self.server.chat(QUESTIONS[0], temperature=1.5, seed=seed))
