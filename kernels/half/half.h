@@ -8,7 +8,9 @@
 
 namespace ragcache::kernels {
 
-inline float from_half(uint16_t half) {
+using Half = uint16_t;  // its bits
+
+inline float from_half(Half half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t exponent = (half >> 10) & 31;
   const uint32_t fraction = half & 1023;
@@ -21,7 +23,7 @@ inline float from_half(uint16_t half) {
 }
 
 // Rounds to the nearest, ties to even; what is too large becomes infinite.
-inline uint16_t to_half(float value) {
+inline Half to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -35,5 +37,11 @@ inline uint16_t to_half(float value) {
   const uint32_t rounded = magnitude + 0xFFF + ((magnitude >> 13) & 1);
   return sign | static_cast<uint16_t>((rounded >> 13) - (112 << 10));
 }
+
+// For code that reads or writes either kind of element.
+inline float widen(float value) { return value; }
+inline float widen(Half half) { return from_half(half); }
+inline void narrow(float value, float& to) { to = value; }
+inline void narrow(float value, Half& to) { to = to_half(value); }
 
 }  // namespace ragcache::kernels

@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kPanel = PackedWeights::kPanel;
 constexpr int kTileRows = 6;
 // Up to so many tokens the weights are not worth a way through a buffer (linear_bench).
-constexpr int kFusedRows = 4;
+constexpr int kFusedRows = 3;
 constexpr int kFusedPanels = 2;
 constexpr int64_t kTaskRows = 192;
 constexpr int64_t kTaskPanels = 6;
@@ -36,6 +36,15 @@ int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct alignas(64) Column {
   float outputs[kPanel];
 };
+
+// Fetches a block that is needed one panel (or pair of panels) later: the processor's own
+// prefetching stops at every page.
+template <class Block>
+RAG_AVX2_INLINE void fetch(const uint8_t* block) {
+  for (int64_t line = 0; line < Block::kBytes; line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(block + line), _MM_HINT_T1);
+  }
+}
 
 RAG_AVX2_INLINE void store_outputs(__m256 low, __m256 high, int64_t outputs, float* y) {
   if (outputs >= kPanel) {
@@ -84,7 +93,10 @@ RAG_AVX2 void multiply_tile(const Tile& tile) {
 
 template <class Block>
 RAG_AVX2 void dequantize_panel(const uint8_t* panel, int64_t in, Column* columns) {
-  for (; in > 0; in -= Block::kGroups * Block::kGroup, panel += Block::kBytes) {
+  constexpr int64_t kInputs = Block::kGroups * Block::kGroup;
+  const int64_t panel_bytes = in / kInputs * Block::kBytes;
+  for (; in > 0; in -= kInputs, panel += Block::kBytes) {
+    fetch<Block>(panel + panel_bytes);
     const Block block(panel);
     for (int64_t group = 0; group < Block::kGroups; ++group) {
 #pragma GCC unroll 8
@@ -103,7 +115,7 @@ RAG_AVX2 void multiply_stored(const Tile& tile) {
   __m256 sum[kPanels][kRows][2];
 #pragma GCC unroll 2
   for (int p = 0; p < kPanels; ++p) {
-#pragma GCC unroll 4
+#pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) sum[p][r][0] = sum[p][r][1] = _mm256_setzero_ps();
   }
   constexpr int64_t kInputs = Block::kGroups * Block::kGroup;
@@ -112,6 +124,8 @@ RAG_AVX2 void multiply_stored(const Tile& tile) {
   const float* x = tile.x;
   const int64_t in = tile.in;
   for (int64_t left = in; left > 0; left -= kInputs, panel += Block::kBytes) {
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p) fetch<Block>(panel + (kPanels + p) * panel_bytes);
     const Block blocks[] = {Block(panel), Block(panel + (kPanels - 1) * panel_bytes)};
     for (int64_t group = 0; group < Block::kGroups; ++group, x += Block::kGroup) {
 #pragma GCC unroll 8
@@ -120,7 +134,7 @@ RAG_AVX2 void multiply_stored(const Tile& tile) {
         for (int p = 0; p < kPanels; ++p) {
           __m256 w0, w1;
           blocks[p].weights(group, i, w0, w1);
-#pragma GCC unroll 4
+#pragma GCC unroll 3
           for (int r = 0; r < kRows; ++r) {
             const __m256 value = _mm256_broadcast_ss(x + r * in + i);
             sum[p][r][0] = _mm256_fmadd_ps(value, w0, sum[p][r][0]);
@@ -132,7 +146,7 @@ RAG_AVX2 void multiply_stored(const Tile& tile) {
   }
 #pragma GCC unroll 2
   for (int p = 0; p < kPanels; ++p) {
-#pragma GCC unroll 4
+#pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) {
       store_outputs(sum[p][r][0], sum[p][r][1], tile.outputs - p * kPanel,
                     tile.y + r * tile.y_stride + p * kPanel);
@@ -155,8 +169,7 @@ constexpr FormatKernels kFormatKernels = {
     dequantize_panel<Block>,
     {{multiply_stored<Block, 1, 1>, multiply_stored<Block, 1, 2>},
      {multiply_stored<Block, 2, 1>, multiply_stored<Block, 2, 2>},
-     {multiply_stored<Block, 3, 1>, multiply_stored<Block, 3, 2>},
-     {multiply_stored<Block, 4, 1>, multiply_stored<Block, 4, 2>}}};
+     {multiply_stored<Block, 3, 1>, multiply_stored<Block, 3, 2>}}};
 
 const FormatKernels& kernels_of(WeightFormat format) {
   switch (format) {

@@ -29,7 +29,7 @@ struct F32Block {
 };
 
 RAG_AVX2_INLINE __m256 load_halves(const uint8_t* bytes) {
-  return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes)));
+  return load_lanes(reinterpret_cast<const uint16_t*>(bytes));
 }
 
 struct F16Block {

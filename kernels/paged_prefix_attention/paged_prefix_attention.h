@@ -77,20 +77,23 @@ class AttentionPlan {
 
 // Buffers that calls share; grown as needed. Used by one call at a time.
 struct AttentionScratch {
-  std::vector<float> threads;
-  std::vector<float> parts;
+  struct alignas(64) Line {
+    float values[16];
+  };
+  std::vector<Line> threads;
+  std::vector<Line> parts;
 };
 
 struct PagedPrefixAttention {
   const float* queries;  // [n_tokens, query_stride]: n_heads × head_dim, after RoPE
   int64_t query_stride;
-  const float* kv;  // the pool; the batch's own tokens are in it already
+  const void* kv;  // the pool, of elements of the layout's type; the batch's own tokens are in it
   int64_t layer;
   float* y;  // [n_tokens, n_heads, head_dim]
 };
 
 // y = softmax(queries · keysᵀ / sqrt(head_dim)) · values, causal, query heads in equal groups over
-// the KV heads.
+// the KV heads. Products and sums are in fp32 for either type of elements.
 // REQUIRES: head_dim is a multiple of 16.
 void paged_prefix_attention(const PagedPrefixAttention& args, const AttentionPlan& plan,
                             AttentionScratch& scratch, ThreadPool& pool);

@@ -4,7 +4,8 @@
 // It walks the context in chunks of kChunkTiles tiles:
 //   scores  = Q · K   6 rows × 16 tokens in registers; keys lie transposed, so a step loads 16
 //                     tokens' element d and broadcasts 6 queries'
-//   softmax           running maximum and sum per row; a row's old output is scaled by `rescale`
+//   softmax           by powers of two: the queries are scaled by log2(e) as well; running
+//                     maximum and sum per row; a row's old output is scaled by `rescale`
 //   output += P · V   6 rows × 16 elements in registers
 // A tile takes 16 score columns even if it holds fewer tokens: columns outside it and tokens after
 // the query get minus infinity. Values of such columns are never read, as they may be anything.
@@ -13,7 +14,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
+#include "kernels/half/half.h"
 #include "kernels/simd/avx2.h"
 
 namespace ragcache::kernels {
@@ -35,22 +38,29 @@ struct Rows {
   float* sum;      // [rows]
 };
 
-int64_t rows_floats(int64_t rows, int64_t head_dim) { return rows * (head_dim + 2); }
+// Buffers are whole cache lines, so that their rows are aligned.
+constexpr int64_t kLineFloats = 16;
+int64_t round_to_lines(int64_t floats) {
+  return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
+int64_t rows_floats(int64_t rows, int64_t head_dim) {
+  return round_to_lines(rows * (head_dim + 2));
+}
 
 Rows rows_at(float* memory, int64_t rows, int64_t head_dim) {
   return {memory, memory + rows * head_dim, memory + rows * (head_dim + 1)};
 }
 
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
-template <int kRows>
-RAG_AVX2 void score_tile(const float* queries, const float* keys, int64_t head_dim, float* scores) {
+template <class Element, int kRows>
+RAG_AVX2 void score_tile(const float* queries, const Element* keys, int64_t head_dim,
+                         float* scores) {
   __m256 sum[kRows][2];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
   for (int64_t d = 0; d < head_dim; ++d) {
-    const __m256 k0 = _mm256_loadu_ps(keys + d * kColumns);
-    const __m256 k1 = _mm256_loadu_ps(keys + d * kColumns + 8);
+    const __m256 k0 = load_lanes(keys + d * kColumns);
+    const __m256 k1 = load_lanes(keys + d * kColumns + 8);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       const __m256 q = _mm256_broadcast_ss(queries + r * head_dim + d);
@@ -66,8 +76,8 @@ RAG_AVX2 void score_tile(const float* queries, const float* keys, int64_t head_d
 }
 
 // output[:, 16 elements] = output · rescale + scores · values over the tiles of a chunk.
-template <int kRows>
-RAG_AVX2 void add_values(const float* scores, const float* const* values, const Tile* tiles,
+template <class Element, int kRows>
+RAG_AVX2 void add_values(const float* scores, const Element* const* values, const Tile* tiles,
                          int64_t n_tiles, int64_t head_dim, const float* rescale, float* output) {
   __m256 sum[kRows][2];
 #pragma GCC unroll 6
@@ -78,10 +88,10 @@ RAG_AVX2 void add_values(const float* scores, const float* const* values, const 
   }
   for (int64_t t = 0; t < n_tiles; ++t) {
     const float* weights = scores + t * kColumns + tiles[t].offset;
-    const float* value = values[t] + tiles[t].offset * head_dim;
+    const Element* value = values[t] + tiles[t].offset * head_dim;
     for (int32_t i = 0; i < tiles[t].count; ++i) {
-      const __m256 v0 = _mm256_loadu_ps(value);
-      const __m256 v1 = _mm256_loadu_ps(value + 8);
+      const __m256 v0 = load_lanes(value);
+      const __m256 v1 = load_lanes(value + 8);
       value += head_dim;
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
@@ -98,12 +108,26 @@ RAG_AVX2 void add_values(const float* scores, const float* const* values, const 
   }
 }
 
-constexpr decltype(&score_tile<1>) kScoreTile[] = {nullptr,       score_tile<1>, score_tile<2>,
-                                                   score_tile<3>, score_tile<4>, score_tile<5>,
-                                                   score_tile<6>};
-constexpr decltype(&add_values<1>) kAddValues[] = {nullptr,       add_values<1>, add_values<2>,
-                                                   add_values<3>, add_values<4>, add_values<5>,
-                                                   add_values<6>};
+template <class Element>
+using ScoreTile = decltype(&score_tile<Element, 1>);
+template <class Element>
+constexpr ScoreTile<Element> kScoreTile[] = {nullptr,
+                                             score_tile<Element, 1>,
+                                             score_tile<Element, 2>,
+                                             score_tile<Element, 3>,
+                                             score_tile<Element, 4>,
+                                             score_tile<Element, 5>,
+                                             score_tile<Element, 6>};
+template <class Element>
+using AddValues = decltype(&add_values<Element, 1>);
+template <class Element>
+constexpr AddValues<Element> kAddValues[] = {nullptr,
+                                             add_values<Element, 1>,
+                                             add_values<Element, 2>,
+                                             add_values<Element, 3>,
+                                             add_values<Element, 4>,
+                                             add_values<Element, 5>,
+                                             add_values<Element, 6>};
 
 // Columns of a tile that hold none of the `limit` oldest context tokens get minus infinity.
 void mask_tile(const Tile& tile, int64_t limit, float* scores) {
@@ -114,7 +138,7 @@ void mask_tile(const Tile& tile, int64_t limit, float* scores) {
   std::fill(scores + end, scores + kColumns, kMinusInfinity);
 }
 
-// Turns a row of scores into weights exp(score - maximum) and moves the row's running maximum and
+// Turns a row of scores into weights 2^(score - maximum) and moves the row's running maximum and
 // sum on. Returns the factor for what the row has summed up so far.
 RAG_AVX2 float softmax_row(float* scores, int64_t columns, float* maximum, float* sum) {
   __m256 highest = _mm256_loadu_ps(scores);
@@ -127,44 +151,45 @@ RAG_AVX2 float softmax_row(float* scores, int64_t columns, float* maximum, float
   const __m256 bases = _mm256_set1_ps(base);
   __m256 sums = _mm256_setzero_ps();
   for (int64_t i = 0; i < columns; i += 8) {
-    const __m256 weight = exp_lanes(_mm256_sub_ps(_mm256_loadu_ps(scores + i), bases));
+    const __m256 weight = exp2_lanes(_mm256_sub_ps(_mm256_loadu_ps(scores + i), bases));
     _mm256_storeu_ps(scores + i, weight);
     sums = _mm256_add_ps(sums, weight);
   }
-  const float rescale = std::exp(*maximum - base);
+  // The maximum of most rows stands after the first chunks.
+  const float rescale = *maximum == base ? 1.0f : std::exp2(*maximum - base);
   *sum = *sum * rescale + sum_lanes(sums);
   *maximum = new_maximum;
   return rescale;
 }
 
+template <class Element>
 class Attend {
  public:
   Attend(const PagedPrefixAttention& args, const AttentionPlan& plan)
       : args_(args),
+        kv_(static_cast<const Element*>(args.kv)),
         plan_(plan),
         layout_(plan.layout()),
         head_dim_(layout_.head_dim),
         group_(plan.n_heads() / layout_.n_kv_heads),
-        scale_(1.0f / std::sqrt(static_cast<float>(head_dim_))) {}
+        scale_(std::numbers::log2e_v<float> / std::sqrt(static_cast<float>(head_dim_))) {}
 
-  static int64_t thread_floats(const AttentionPlan& plan) {
-    const int64_t rows = plan.max_task_rows();
-    // Queries, output with maxima and sums, scores, rescale factors.
-    return round_up(rows * plan.layout().head_dim + rows_floats(rows, plan.layout().head_dim) +
-                        rows * kChunkColumns + rows,
-                    16);
+  int64_t part_floats() const { return rows_floats(plan_.max_task_rows(), head_dim_); }
+
+  int64_t thread_floats() const {
+    const int64_t rows = plan_.max_task_rows();
+    // Queries, scores, output with maxima and sums, rescale factors.
+    return rows * (head_dim_ + kChunkColumns) + part_floats() + round_to_lines(rows);
   }
 
   void task(const Task& task, float* memory, float* parts) const {
     const int64_t rows = (task.query_end - task.query_begin) * group_;
     float* queries = memory;
     float* scores = queries + rows * head_dim_;
-    float* rescale = scores + rows * kChunkColumns;
-    const Rows own = rows_at(rescale + rows, rows, head_dim_);
+    float* own = scores + rows * kChunkColumns;
+    float* rescale = own + rows_floats(rows, head_dim_);
     const Rows result =
-        task.part < 0 ? own
-                      : rows_at(parts + task.part * rows_floats(plan_.max_task_rows(), head_dim_),
-                                rows, head_dim_);
+        rows_at(task.part < 0 ? own : parts + task.part * part_floats(), rows, head_dim_);
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = args_.queries + (task.query_begin + r / group_) * args_.query_stride +
                           (task.kv_head * group_ + r % group_) * head_dim_;
@@ -187,7 +212,7 @@ class Attend {
 
   void merge(const AttentionPlan::Merge& merge, float* parts) const {
     const int64_t rows = (merge.query_end - merge.query_begin) * group_;
-    const int64_t stride = rows_floats(plan_.max_task_rows(), head_dim_);
+    const int64_t stride = part_floats();
     for (int64_t r = 0; r < rows; ++r) {
       float maximum = kMinusInfinity;
       for (int32_t part = merge.part_begin; part < merge.part_end; ++part) {
@@ -198,7 +223,7 @@ class Attend {
       float sum = 0.0f;
       for (int32_t part = merge.part_begin; part < merge.part_end; ++part) {
         const Rows from = rows_at(parts + part * stride, rows, head_dim_);
-        const float factor = std::exp(from.maximum[r] - maximum);
+        const float factor = std::exp2(from.maximum[r] - maximum);
         sum += factor * from.sum[r];
         for (int64_t d = 0; d < head_dim_; ++d) y[d] += factor * from.output[r * head_dim_ + d];
       }
@@ -215,13 +240,13 @@ class Attend {
 
   void chunk(const Task& task, const Tile* tiles, int64_t n_tiles, int64_t rows,
              const float* queries, float* scores, float* rescale, const Rows& result) const {
-    const float* values[kChunkTiles];
+    const Element* values[kChunkTiles];
     for (int64_t t = 0; t < n_tiles; ++t) {
-      const float* keys = args_.kv + layout_.key_tile(tiles[t].block, args_.layer, task.kv_head);
-      values[t] = args_.kv + layout_.value_tile(tiles[t].block, args_.layer, task.kv_head);
+      const Element* keys = kv_ + layout_.key_tile(tiles[t].block, args_.layer, task.kv_head);
+      values[t] = kv_ + layout_.value_tile(tiles[t].block, args_.layer, task.kv_head);
       for (int64_t r = 0; r < rows; r += kTileRows) {
-        kScoreTile[std::min(kTileRows, rows - r)](queries + r * head_dim_, keys, head_dim_,
-                                                  scores + r * kChunkColumns + t * kColumns);
+        kScoreTile<Element>[std::min(kTileRows, rows - r)](
+            queries + r * head_dim_, keys, head_dim_, scores + r * kChunkColumns + t * kColumns);
       }
     }
     const Tile& last = tiles[n_tiles - 1];
@@ -236,17 +261,18 @@ class Attend {
       rescale[r] = softmax_row(row, n_tiles * kColumns, &result.maximum[r], &result.sum[r]);
     }
     for (int64_t d = 0; d < head_dim_; d += 16) {
-      const float* columns[kChunkTiles];
+      const Element* columns[kChunkTiles];
       for (int64_t t = 0; t < n_tiles; ++t) columns[t] = values[t] + d;
       for (int64_t r = 0; r < rows; r += kTileRows) {
-        kAddValues[std::min(kTileRows, rows - r)](scores + r * kChunkColumns, columns, tiles,
-                                                  n_tiles, head_dim_, rescale + r,
-                                                  result.output + r * head_dim_ + d);
+        kAddValues<Element>[std::min(kTileRows, rows - r)](scores + r * kChunkColumns, columns,
+                                                           tiles, n_tiles, head_dim_, rescale + r,
+                                                           result.output + r * head_dim_ + d);
       }
     }
   }
 
   const PagedPrefixAttention& args_;
+  const Element* const kv_;
   const AttentionPlan& plan_;
   const KvLayout& layout_;
   const int64_t head_dim_;
@@ -254,25 +280,35 @@ class Attend {
   const float scale_;
 };
 
+template <class Element>
+void run(const PagedPrefixAttention& args, const AttentionPlan& plan, AttentionScratch& scratch,
+         ThreadPool& pool) {
+  const Attend<Element> attend(args, plan);
+  const int64_t thread_floats = attend.thread_floats();
+  const auto grow = [](std::vector<AttentionScratch::Line>& buffer, int64_t floats) {
+    if (static_cast<int64_t>(buffer.size()) < floats / kLineFloats) {
+      buffer.resize(floats / kLineFloats);
+    }
+    return reinterpret_cast<float*>(buffer.data());
+  };
+  float* threads = grow(scratch.threads, thread_floats * pool.threads());
+  float* parts = grow(scratch.parts, plan.parts() * attend.part_floats());
+  pool.run(static_cast<int64_t>(plan.tasks().size()), [&](int64_t task, int thread) {
+    attend.task(plan.tasks()[task], threads + thread * thread_floats, parts);
+  });
+  pool.run(static_cast<int64_t>(plan.merges().size()),
+           [&](int64_t merge, int) { attend.merge(plan.merges()[merge], parts); });
+}
+
 }  // namespace
 
 void paged_prefix_attention_avx2(const PagedPrefixAttention& args, const AttentionPlan& plan,
                                  AttentionScratch& scratch, ThreadPool& pool) {
-  const Attend attend(args, plan);
-  const int64_t thread_floats = Attend::thread_floats(plan);
-  const int64_t part_floats =
-      plan.parts() * rows_floats(plan.max_task_rows(), plan.layout().head_dim);
-  const auto grow = [](std::vector<float>& buffer, int64_t size) {
-    if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
-  };
-  grow(scratch.threads, thread_floats * pool.threads());
-  grow(scratch.parts, part_floats);
-  pool.run(static_cast<int64_t>(plan.tasks().size()), [&](int64_t task, int thread) {
-    attend.task(plan.tasks()[task], scratch.threads.data() + thread * thread_floats,
-                scratch.parts.data());
-  });
-  pool.run(static_cast<int64_t>(plan.merges().size()),
-           [&](int64_t merge, int) { attend.merge(plan.merges()[merge], scratch.parts.data()); });
+  if (plan.layout().type == KvType::kF16) {
+    run<Half>(args, plan, scratch, pool);
+  } else {
+    run<float>(args, plan, scratch, pool);
+  }
 }
 
 }  // namespace ragcache::kernels

@@ -11,47 +11,59 @@ namespace {
 
 constexpr int kThreads = 2;
 constexpr int64_t kHeads = 9, kKvHeads = 3, kHeadDim = 64;
-constexpr KvLayout kLayout{1, kKvHeads, kHeadDim};
 
 void shapes(benchmark::internal::Benchmark* bench) {
-  for (auto [queries, context] :
-       {std::pair{128, 128}, {512, 512}, {2048, 2048}, {40, 1540}, {1, 512}, {1, 2048}}) {
-    bench->Args({queries, context});
-  }
-  bench->ArgNames({"queries", "context"})->UseRealTime()->Unit(benchmark::kMicrosecond);
+  bench->ArgNames({"sequences", "queries", "context"})
+      ->ArgsProduct({{1}, {128}, {128, 640}})
+      ->ArgsProduct({{1}, {512}, {512, 2048}})
+      ->ArgsProduct({{1}, {2048}, {2048, 4096}})
+      ->ArgsProduct({{1}, {40}, {1540}})
+      ->ArgsProduct({{1, 8}, {1}, {512, 2048}})
+      ->UseRealTime()
+      ->MeasureProcessCPUTime()
+      ->Unit(benchmark::kMicrosecond);
 }
 
 void count_flops(benchmark::State& state) {
-  const double queries = state.range(0), context = state.range(1);
+  const double queries = state.range(1), context = state.range(2);
   const double pairs = queries * (context - queries) + queries * (queries + 1) / 2;
-  state.counters["flops"] = benchmark::Counter(4.0 * pairs * kHeads * kHeadDim * state.iterations(),
-                                               benchmark::Counter::kIsRate);
+  state.counters["flops"] =
+      benchmark::Counter(4.0 * pairs * kHeads * kHeadDim * state.range(0) * state.iterations(),
+                         benchmark::Counter::kIsRate);
 }
 
-void paged(benchmark::State& state) {
-  const int32_t queries = state.range(0), context = state.range(1);
-  std::vector<int32_t> slots(context);
+void paged(benchmark::State& state, KvType type) {
+  const auto sequences = static_cast<int32_t>(state.range(0));
+  const auto queries = static_cast<int32_t>(state.range(1));
+  const auto context = static_cast<int32_t>(state.range(2));
+  const KvLayout layout{1, kKvHeads, kHeadDim, type};
+  std::vector<int32_t> slots(sequences * context), query_start{0}, context_start{0};
   std::iota(slots.begin(), slots.end(), 0);
-  const std::vector<int32_t> query_start{0, queries}, context_start{0, context};
-  at::Tensor q = at::randn({queries, kHeads * kHeadDim});
-  at::Tensor kv = at::randn({(context + 15) / 16 * kLayout.block_floats()});
+  for (int32_t s = 1; s <= sequences; ++s) {
+    query_start.push_back(s * queries);
+    context_start.push_back(s * context);
+  }
+  at::Tensor q = at::randn({sequences * queries, kHeads * kHeadDim});
+  at::Tensor kv = at::randn({(sequences * context + 15) / 16 * layout.block_elements()})
+                      .to(type == KvType::kF16 ? at::kHalf : at::kFloat);
   at::Tensor y = at::empty_like(q);
   ThreadPool pool(kThreads);
   AttentionScratch scratch;
-  const AttentionPlan plan({query_start, context_start, slots}, kHeads, kLayout, kThreads);
-  const PagedPrefixAttention args{q.const_data_ptr<float>(), kHeads * kHeadDim,
-                                  kv.const_data_ptr<float>(), 0, y.mutable_data_ptr<float>()};
+  const AttentionPlan plan({query_start, context_start, slots}, kHeads, layout, kThreads);
+  const PagedPrefixAttention args{q.const_data_ptr<float>(), kHeads * kHeadDim, kv.const_data_ptr(),
+                                  0, y.mutable_data_ptr<float>()};
   for (auto _ : state) paged_prefix_attention(args, plan, scratch, pool);
   count_flops(state);
 }
-BENCHMARK(paged)->Apply(shapes);
+BENCHMARK_CAPTURE(paged, fp32, KvType::kF32)->Apply(shapes);
+BENCHMARK_CAPTURE(paged, fp16, KvType::kF16)->Apply(shapes);
 
 void torch_gathered(benchmark::State& state) {
-  const int64_t queries = state.range(0), context = state.range(1);
+  const int64_t sequences = state.range(0), queries = state.range(1), context = state.range(2);
   at::set_num_threads(kThreads);
-  at::Tensor q = at::randn({1, kHeads, queries, kHeadDim});
-  at::Tensor k = at::randn({1, kKvHeads, context, kHeadDim});
-  at::Tensor v = at::randn({1, kKvHeads, context, kHeadDim});
+  at::Tensor q = at::randn({sequences, kHeads, queries, kHeadDim});
+  at::Tensor k = at::randn({sequences, kKvHeads, context, kHeadDim});
+  at::Tensor v = at::randn({sequences, kKvHeads, context, kHeadDim});
   at::Tensor order = at::randperm(context, at::kLong);
   std::optional<at::Tensor> mask;
   if (queries != 1 && queries != context) {

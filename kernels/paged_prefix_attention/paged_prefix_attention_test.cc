@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/half/half.h"
 #include "kernels/testing/guarded.h"
 
 namespace ragcache::kernels {
@@ -46,18 +47,19 @@ struct Slots {
 };
 
 void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int64_t n_kv_heads,
-                   int64_t head_dim, int threads) {
+                   int64_t head_dim, int threads, KvType type) {
   SCOPED_TRACE(testing::Message() << "heads " << n_heads << "/" << n_kv_heads << ", head_dim "
-                                  << head_dim << ", threads " << threads);
+                                  << head_dim << ", threads " << threads
+                                  << (type == KvType::kF16 ? ", fp16" : ", fp32"));
   std::mt19937 random(8);
   const Slots slots(sequences, random);
-  const KvLayout layout{2, n_kv_heads, head_dim};
+  const KvLayout layout{2, n_kv_heads, head_dim, type};
   const int64_t n_tokens = slots.query_start.back();
   const int64_t stride = (n_heads + 2 * n_kv_heads) * head_dim;
   Guarded queries(n_tokens * stride);
   fill_normal(queries, random);
   // What no context token owns is not-a-number: reading it into a result would show.
-  Guarded kv(slots.blocks * layout.block_floats(), std::numeric_limits<float>::quiet_NaN());
+  Guarded kv(slots.blocks * layout.block_elements(), std::numeric_limits<float>::quiet_NaN());
   std::normal_distribution<float> normal;
   for (int32_t slot : slots.slots) {
     for (int64_t head = 0; head < n_kv_heads; ++head) {
@@ -69,10 +71,14 @@ void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int6
       }
     }
   }
+  std::vector<Half> halves;
+  for (int64_t i = 0; i < kv.size() && type == KvType::kF16; ++i) halves.push_back(to_half(kv[i]));
+  const void* stored = kv.data();
+  if (type == KvType::kF16) stored = halves.data();
   Guarded y(n_tokens * n_heads * head_dim, 55.0f), expected = y;
   ThreadPool pool(threads);
   const AttentionPlan plan(slots.batch(), n_heads, layout, threads);
-  PagedPrefixAttention args{queries.data(), stride, kv.data(), 1, y.data()};
+  PagedPrefixAttention args{queries.data(), stride, stored, 1, y.data()};
   AttentionScratch scratch;
   paged_prefix_attention(args, plan, scratch, pool);
   args.y = expected.data();
@@ -91,8 +97,9 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
   };
   for (const auto& batch : batches) {
     for (int64_t head_dim : {64, 80, 96, 128}) {
-      for (auto [n_heads, n_kv_heads] : {std::pair{2, 2}, {3, 1}, {9, 3}, {8, 2}, {8, 1}}) {
-        expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2);
+      for (auto [n_heads, n_kv_heads] : {std::pair{2, 2}, {9, 3}, {8, 2}, {8, 1}}) {
+        expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2, KvType::kF32);
+        expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2, KvType::kF16);
       }
     }
   }
@@ -100,9 +107,11 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
 
 TEST(PagedPrefixAttention, AgreesWhenALongContextIsSplitOverThreads) {
   for (int threads : {1, 2, 7}) {
-    expect_agrees({{{1500, 100, 31}, 1}}, 9, 3, 64, threads);
-    expect_agrees({{{700, 5, 1200}, 40}}, 3, 1, 16, threads);
-    expect_agrees({{{513}, 2}, {{2000}, 1}}, 4, 2, 32, threads);
+    for (KvType type : {KvType::kF32, KvType::kF16}) {
+      expect_agrees({{{1500, 100, 31}, 1}}, 9, 3, 64, threads, type);
+      expect_agrees({{{700, 5, 1200}, 40}}, 3, 1, 16, threads, type);
+      expect_agrees({{{513}, 2}, {{2000}, 1}}, 4, 2, 32, threads, type);
+    }
   }
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "common/check.h"
+#include "kernels/half/half.h"
 #include "kernels/simd/avx2.h"
 #include "kernels/simd/cpu.h"
 
@@ -24,9 +24,11 @@ RAG_AVX2_INLINE void rotate(const float* head, const float* cosines, const float
   second = _mm256_fmadd_ps(b, cosine, _mm256_mul_ps(a, sine));
 }
 
-RAG_AVX2 void rope_kv_append_avx2(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
+template <class Element>
+RAG_AVX2 void append_avx2(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
   const KvLayout& layout = args.layout;
   const int64_t head_dim = layout.head_dim, half = head_dim / 2;
+  auto* kv = static_cast<Element*>(args.kv);
   float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
   const float* cosines = table.cosines(args.positions[token]);
   const float* sines = table.sines(args.positions[token]);
@@ -40,13 +42,13 @@ RAG_AVX2 void rope_kv_append_avx2(const RopeKvAppend& args, const RopeTable& tab
   }
   const int64_t block = args.slots[token] / kBlockTokens;
   const int64_t offset = args.slots[token] % kBlockTokens;
-  alignas(32) float lanes[16];
+  Element lanes[16];
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    float* keys = args.kv + layout.key_tile(block, args.layer, h) + offset;
+    Element* keys = kv + layout.key_tile(block, args.layer, h) + offset;
     for (int64_t i = 0; i < half; i += 8) {
       rotate(head, cosines, sines, half, i, first, second);
-      _mm256_store_ps(lanes, first);
-      _mm256_store_ps(lanes + 8, second);
+      store_lanes(lanes, first);
+      store_lanes(lanes + 8, second);
       for (int64_t lane = 0; lane < 8; ++lane) {
         keys[(i + lane) * kBlockTokens] = lanes[lane];
         keys[(half + i + lane) * kBlockTokens] = lanes[8 + lane];
@@ -54,8 +56,39 @@ RAG_AVX2 void rope_kv_append_avx2(const RopeKvAppend& args, const RopeTable& tab
     }
   }
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    std::memcpy(args.kv + layout.value_tile(block, args.layer, h) + offset * head_dim, head,
-                static_cast<size_t>(head_dim) * sizeof(float));
+    Element* values = kv + layout.value_tile(block, args.layer, h) + offset * head_dim;
+    for (int64_t i = 0; i < head_dim; i += 8) store_lanes(values + i, load_lanes(head + i));
+  }
+}
+
+template <class Element>
+void append_reference(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
+  const KvLayout& layout = args.layout;
+  const int64_t head_dim = layout.head_dim, half = head_dim / 2;
+  auto* kv = static_cast<Element*>(args.kv);
+  float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
+  const float* cosines = table.cosines(args.positions[token]);
+  const float* sines = table.sines(args.positions[token]);
+  const int64_t block = args.slots[token] / kBlockTokens;
+  const int64_t offset = args.slots[token] % kBlockTokens;
+  for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = head[i], b = head[half + i];
+      head[i] = a * cosines[i] - b * sines[i];
+      head[half + i] = b * cosines[i] + a * sines[i];
+    }
+  }
+  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
+    Element* keys = kv + layout.key_tile(block, args.layer, h) + offset;
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = head[i], b = head[half + i];
+      narrow(a * cosines[i] - b * sines[i], keys[i * kBlockTokens]);
+      narrow(b * cosines[i] + a * sines[i], keys[(half + i) * kBlockTokens]);
+    }
+  }
+  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
+    Element* values = kv + layout.value_tile(block, args.layer, h) + offset * head_dim;
+    for (int64_t i = 0; i < head_dim; ++i) narrow(head[i], values[i]);
   }
 }
 
@@ -85,7 +118,9 @@ void rope_kv_append(const RopeKvAppend& args, const RopeTable& table, ThreadPool
     RAG_CHECK(args.positions[t] >= 0 && args.positions[t] < table.positions());
     RAG_CHECK(args.slots[t] >= 0);
   }
-  const auto one_token = has_avx2() ? rope_kv_append_avx2 : rope_kv_append_reference;
+  const auto one_token = !has_avx2()                        ? rope_kv_append_reference
+                         : args.layout.type == KvType::kF16 ? append_avx2<Half>
+                                                            : append_avx2<float>;
   pool.run((args.n_tokens + kTaskTokens - 1) / kTaskTokens, [&](int64_t task, int) {
     const int64_t end = std::min((task + 1) * kTaskTokens, args.n_tokens);
     for (int64_t t = task * kTaskTokens; t < end; ++t) one_token(args, table, t);
@@ -93,31 +128,10 @@ void rope_kv_append(const RopeKvAppend& args, const RopeTable& table, ThreadPool
 }
 
 void rope_kv_append_reference(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
-  const KvLayout& layout = args.layout;
-  const int64_t head_dim = layout.head_dim, half = head_dim / 2;
-  float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
-  const float* cosines = table.cosines(args.positions[token]);
-  const float* sines = table.sines(args.positions[token]);
-  const int64_t block = args.slots[token] / kBlockTokens;
-  const int64_t offset = args.slots[token] % kBlockTokens;
-  for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = head[i], b = head[half + i];
-      head[i] = a * cosines[i] - b * sines[i];
-      head[half + i] = b * cosines[i] + a * sines[i];
-    }
-  }
-  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    float* keys = args.kv + layout.key_tile(block, args.layer, h) + offset;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = head[i], b = head[half + i];
-      keys[i * kBlockTokens] = a * cosines[i] - b * sines[i];
-      keys[(half + i) * kBlockTokens] = b * cosines[i] + a * sines[i];
-    }
-  }
-  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    float* values = args.kv + layout.value_tile(block, args.layer, h) + offset * head_dim;
-    std::copy(head, head + head_dim, values);
+  if (args.layout.type == KvType::kF16) {
+    append_reference<Half>(args, table, token);
+  } else {
+    append_reference<float>(args, table, token);
   }
 }
 

@@ -31,7 +31,7 @@ struct RopeKvAppend {
   int64_t n_heads;
   const int32_t* positions;  // [n_tokens]
   const int32_t* slots;      // [n_tokens], all different
-  float* kv;                 // the pool
+  void* kv;                  // the pool, of elements of layout.type
   KvLayout layout;
   int64_t layer;
 };

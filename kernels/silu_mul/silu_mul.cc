@@ -10,7 +10,7 @@
 namespace ragcache::kernels {
 namespace {
 
-constexpr int64_t kTaskTokens = 16;
+constexpr int64_t kTaskTokens = 4;
 
 RAG_AVX2 void silu_mul_avx2(const float* gate_up, int64_t width, float* y) {
   const __m256 one = _mm256_set1_ps(1.0f);

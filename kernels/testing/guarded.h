@@ -10,18 +10,19 @@
 namespace ragcache::kernels {
 
 // A buffer between two runs of a sentinel: an op that writes outside its output is caught.
-class Guarded {
+template <class Element>
+class GuardedBuffer {
  public:
-  explicit Guarded(int64_t size, float fill = 0.0f)
+  explicit GuardedBuffer(int64_t size, Element fill = 0)
       : size_(size), values_(size + 2 * kGuard, kSentinel) {
     std::fill(data(), data() + size, fill);
   }
 
-  float* data() { return values_.data() + kGuard; }
-  const float* data() const { return values_.data() + kGuard; }
+  Element* data() { return values_.data() + kGuard; }
+  const Element* data() const { return values_.data() + kGuard; }
   int64_t size() const { return size_; }
-  float& operator[](int64_t i) { return data()[i]; }
-  float operator[](int64_t i) const { return data()[i]; }
+  Element& operator[](int64_t i) { return data()[i]; }
+  Element operator[](int64_t i) const { return data()[i]; }
 
   void expect_intact(const char* what) const {
     for (int64_t i = 0; i < kGuard; ++i) {
@@ -32,11 +33,13 @@ class Guarded {
 
  private:
   static constexpr int64_t kGuard = 64;
-  static constexpr float kSentinel = -7.5e33f;
+  static constexpr auto kSentinel = static_cast<Element>(0xA5A5);
 
   int64_t size_;
-  std::vector<float> values_;
+  std::vector<Element> values_;
 };
+
+using Guarded = GuardedBuffer<float>;
 
 inline void fill_normal(Guarded& buffer, std::mt19937& random, float deviation = 1.0f) {
   std::normal_distribution<float> normal(0.0f, deviation);

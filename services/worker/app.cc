@@ -47,11 +47,12 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
                                          : kernels::ThreadPool::default_threads();
   parts->threads = std::make_unique<kernels::ThreadPool>(threads);
   RAG_ASSIGN_OR_RETURN(LlamaWeights weights, load_llama_weights(*file, *parts->threads));
-  parts->model =
-      std::make_unique<LlamaModel>(std::move(weights), config.max_batch_tokens, *parts->threads);
+  parts->model = std::make_unique<LlamaModel>(
+      std::move(weights), config.max_batch_tokens, *parts->threads,
+      config.kv_dtype == "fp32" ? kernels::KvType::kF32 : kernels::KvType::kF16);
 
   const kernels::KvLayout layout = parts->model->kv_layout();
-  const uint64_t block_bytes = static_cast<uint64_t>(layout.block_floats()) * sizeof(float);
+  const uint64_t block_bytes = static_cast<uint64_t>(layout.block_bytes());
   const uint64_t blocks = (uint64_t{config.kv_memory_mib} << 20) / block_bytes;
   if (blocks == 0 || blocks > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("kv_memory_mib is ", config.kv_memory_mib, ": ",

@@ -11,6 +11,7 @@ struct Config {
   std::string model;
   uint32_t threads = 0;
   uint32_t kv_memory_mib = 1024;
+  std::string kv_dtype = "fp16";
   uint32_t max_batch_tokens = 512;
 
   // Wiring, set by whoever starts the services.
@@ -26,6 +27,9 @@ inline void add_options(OptionTable& table, Config& config) {
              .doc = "threads that the model computes on; 0: as many as there are cores"});
   table.add("kv_memory_mib", &config.kv_memory_mib,
             {.unit = "MiB", .min = 1, .max = 1 << 22, .doc = "memory for cached and running KV"});
+  table.add("kv_dtype", &config.kv_dtype,
+            {.choices = {"fp16", "fp32"},
+             .doc = "what keys and values are kept in; fp16 takes half the memory"});
   table.add("max_batch_tokens", &config.max_batch_tokens,
             {.unit = "tokens",
              .min = 1,

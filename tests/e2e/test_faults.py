@@ -90,7 +90,7 @@ class Load(unittest.TestCase):
         seconds = float(os.environ.get("RAG_LOAD_S", 8))
         seed = int(os.environ.get("RAG_SEED", time.time_ns() % 2**32))
         print(f"seed {seed} (RAG_SEED), {seconds} s (RAG_LOAD_S)", file=sys.stderr)
-        server = Server(kv_memory_mib=192)  # far less than all documents need: it evicts
+        server = Server(kv_memory_mib=96)  # far less than all documents need: it evicts
         self.addCleanup(server.stop)
         server.ingest(facts())
         end = time.monotonic() + seconds

@@ -18,17 +18,17 @@ absl::StatusOr<BlockPool> BlockPool::create(const kernels::KvLayout& layout, uin
     return absl::InvalidArgumentError(
         absl::StrCat("KV memory holds ", blocks, " blocks, must be 1..", kMaxBlocks));
   }
-  const size_t bytes = size_t{blocks} * static_cast<size_t>(layout.block_floats()) * sizeof(float);
+  const size_t bytes = size_t{blocks} * static_cast<size_t>(layout.block_bytes());
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("KV memory of ", bytes >> 20, " MiB is refused by the system"));
   }
-  return BlockPool(static_cast<float*>(memory), bytes, blocks);
+  return BlockPool(memory, bytes, blocks);
 }
 
-BlockPool::BlockPool(float* memory, size_t bytes, uint32_t blocks)
+BlockPool::BlockPool(void* memory, size_t bytes, uint32_t blocks)
     : memory_(memory), bytes_(bytes), taken_(blocks, false) {
   free_.reserve(blocks);
   for (uint32_t block = blocks; block > 0; --block)

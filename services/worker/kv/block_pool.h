@@ -26,12 +26,12 @@ class BlockPool {
 
   uint32_t total() const { return static_cast<uint32_t>(taken_.size()); }
   uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
-  float* memory() const { return memory_; }
+  void* memory() const { return memory_; }
 
  private:
-  BlockPool(float* memory, size_t bytes, uint32_t blocks);
+  BlockPool(void* memory, size_t bytes, uint32_t blocks);
 
-  float* memory_;
+  void* memory_;
   size_t bytes_;
   std::vector<int32_t> free_;  // a stack: what was used last is warm
   std::vector<bool> taken_;

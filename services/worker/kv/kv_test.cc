@@ -1,3 +1,4 @@
+#include <cstring>
 #include <set>
 
 #include "gtest/gtest.h"
@@ -16,7 +17,7 @@ TEST(BlockPool, GivesEachBlockToOneOwnerAndTheWholeMemory) {
   for (int i = 0; i < 5; ++i) taken.insert(pool->take());
   EXPECT_EQ(taken, (std::set<int32_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(pool->free(), 0u);
-  for (int64_t i = 0; i < 5 * kLayout.block_floats(); ++i) pool->memory()[i] = 1.0f;
+  std::memset(pool->memory(), 1, 5 * static_cast<size_t>(kLayout.block_bytes()));
   pool->give_back({3, 1});
   EXPECT_EQ(pool->free(), 2u);
   EXPECT_EQ(pool->take(), 3);

@@ -43,10 +43,12 @@ void ForwardBatch::add(std::span<const uint32_t> new_tokens, std::span<const int
   wants_logits.push_back(logits);
 }
 
-LlamaModel::LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::ThreadPool& pool)
+LlamaModel::LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::ThreadPool& pool,
+                       kernels::KvType kv_type)
     : weights_(std::move(weights)),
       max_tokens_(max_tokens),
       pool_(pool),
+      kv_type_(kv_type),
       rope_(config().context_tokens, config().head_dim, config().rope_base),
       residual_(max_tokens * config().width),
       delta_(max_tokens * config().width),
@@ -58,10 +60,10 @@ LlamaModel::LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::Thread
 }
 
 kernels::KvLayout LlamaModel::kv_layout() const {
-  return {config().n_layers, config().n_kv_heads, config().head_dim};
+  return {config().n_layers, config().n_kv_heads, config().head_dim, kv_type_};
 }
 
-std::span<const float> LlamaModel::forward(const ForwardBatch& batch, float* kv) {
+std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv) {
   const kernels::ScopedFlushDenormals flush;
   const ModelConfig& c = config();
   int64_t n_tokens = static_cast<int64_t>(batch.tokens.size());

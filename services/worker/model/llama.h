@@ -27,23 +27,24 @@ struct ForwardBatch {
   void add(std::span<const uint32_t> new_tokens, std::span<const int32_t> context, bool logits);
 };
 
-// Runs a model of the LLaMA family in fp32. Single-threaded to its owner: one call at a time; it
-// computes on its own pool of threads.
+// Runs a model of the LLaMA family with fp32 activations. Single-threaded to its owner: one call at
+// a time; it computes on its own pool of threads.
 class LlamaModel {
  public:
   // Buffers of forward() are sized for `max_tokens` in a batch.
-  LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::ThreadPool& pool);
+  LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::ThreadPool& pool,
+             kernels::KvType kv_type = kernels::KvType::kF32);
 
   const ModelConfig& config() const { return weights_.config; }
   const Digest& fingerprint() const { return weights_.fingerprint; }
   int64_t max_tokens() const { return max_tokens_; }
   kernels::KvLayout kv_layout() const;
 
-  // Writes the new tokens' keys and values into `kv`, and returns the logits after the last token
-  // of each sequence that wants them: [sequences that want them, vocabulary], valid until the
-  // next call. REQUIRES: 1 to max_tokens tokens, all ids inside the vocabulary, positions inside
-  // the context, slots inside the pool.
-  std::span<const float> forward(const ForwardBatch& batch, float* kv);
+  // Writes the new tokens' keys and values into `kv`, a pool of kv_layout(), and returns the logits
+  // after the last token of each sequence that wants them: [sequences that want them, vocabulary],
+  // valid until the next call. REQUIRES: 1 to max_tokens tokens, all ids inside the vocabulary,
+  // positions inside the context, slots inside the pool.
+  std::span<const float> forward(const ForwardBatch& batch, void* kv);
 
  private:
   void feed_forward(const LlamaWeights::Layer& layer, int64_t n_tokens);
@@ -52,6 +53,7 @@ class LlamaModel {
   LlamaWeights weights_;
   int64_t max_tokens_;
   kernels::ThreadPool& pool_;
+  kernels::KvType kv_type_;
   kernels::RopeTable rope_;
   // Scratch of one call.
   std::vector<float> residual_;  // [max_tokens, width]
