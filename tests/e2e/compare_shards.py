@@ -62,9 +62,10 @@ def main():
                         help="JSONL, perhaps .gz, with a field `question`")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--limit", type=int, default=2000, help="questions")
+    parser.add_argument("--max-documents", type=int, default=10**9)
     options = parser.parse_args()
     documents = [{"id": str(d["id"]), "title": d.get("title", ""), "text": d["text"]}
-                 for d in lines_of(options.documents)]
+                 for d in lines_of(options.documents)[:options.max_documents]]
     questions = [q["question"] for q in lines_of(options.questions)[:options.limit]]
     exact, failed = None, False
     for kind in options.kinds.split(","):
