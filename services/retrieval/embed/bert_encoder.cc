@@ -1,8 +1,7 @@
 #include "services/retrieval/embed/bert_encoder.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
-
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -11,26 +10,29 @@
 #include "common/strings.h"
 #include "common/weights/mapped_file.h"
 #include "common/weights/safetensors.h"
+#include "kernels/add_layer_norm/add_layer_norm.h"
+#include "kernels/bias_gelu/bias_gelu.h"
+#include "kernels/linear/linear.h"
+#include "kernels/self_attention/self_attention.h"
 
 namespace ragcache::retrieval {
 namespace {
 
-// y = x · weight^T + bias. The weight lies transposed, as the product reads it.
-struct Linear {
-  at::Tensor weight;  // [in, out]
-  at::Tensor bias;    // [out]
+using Values = std::vector<float>;
 
-  // x: [n_tokens, in], out: [n_tokens, out]
-  void apply(const at::Tensor& x, at::Tensor& out) const { at::addmm_out(out, bias, x, weight); }
+// y = x · weightᵀ + bias; whoever reads y adds the bias.
+struct Linear {
+  kernels::PackedWeights weight;  // [out, in]
+  Values bias;                    // [out]
 };
 
 struct Norm {
-  at::Tensor weight;  // [hidden]
-  at::Tensor bias;    // [hidden]
+  Values weight;  // [hidden]
+  Values bias;    // [hidden]
 };
 
 struct Layer {
-  Linear query_key_value;  // [hidden, 3 * hidden]: one product for the three
+  Linear query_key_value;  // [3 * hidden, hidden]: one product for the three
   Linear attention_output;
   Norm attention_norm;
   Linear up;
@@ -43,12 +45,14 @@ class TensorReader {
  public:
   explicit TensorReader(const SafetensorsFile& file) : file_(file) {}
 
-  at::Tensor read(const std::string& name, std::vector<int64_t> shape) {
-    at::Tensor tensor = at::zeros(shape, at::kFloat);
+  Values read(const std::string& name, const std::vector<int64_t>& shape) {
+    int64_t size = 1;
+    for (const int64_t length : shape) size *= length;
+    Values values(static_cast<size_t>(size));
     const auto found = file_.tensor(name);
     if (!found.ok()) {
       fail(found.status());
-      return tensor;
+      return values;
     }
     const SafetensorsTensor& source = **found;
     const std::vector<int64_t> source_shape(source.shape.begin(), source.shape.end());
@@ -56,20 +60,24 @@ class TensorReader {
       fail(absl::InvalidArgumentError(str_cat(file_.path(), ": tensor ", name, " is not float32 ",
                                               shape_text(shape), " but ",
                                               shape_text(source_shape))));
-      return tensor;
+      return values;
     }
-    std::memcpy(tensor.data_ptr<float>(), source.data.data(), source.data.size());
-    return tensor;
+    std::memcpy(values.data(), source.data.data(), source.data.size());
+    return values;
   }
 
   Linear linear(const std::vector<std::string>& names, int64_t in, int64_t out) {
-    std::vector<at::Tensor> weights;
-    std::vector<at::Tensor> biases;
+    Linear linear = {.weight = {static_cast<int64_t>(names.size()) * out, in}};
+    int64_t row = 0;
     for (const std::string& name : names) {
-      weights.push_back(read(name + ".weight", {out, in}));
-      biases.push_back(read(name + ".bias", {out}));
+      const Values weight = read(name + ".weight", {out, in});
+      for (int64_t i = 0; i < out; ++i, ++row) {
+        linear.weight.set_row(row, std::span(weight).subspan(i * in, in));
+      }
+      const Values bias = read(name + ".bias", {out});
+      linear.bias.insert(linear.bias.end(), bias.begin(), bias.end());
     }
-    return {.weight = at::cat(weights).t().contiguous(), .bias = at::cat(biases)};
+    return linear;
   }
 
   Norm norm(const std::string& name, int64_t size) {
@@ -93,11 +101,29 @@ class TensorReader {
   absl::Status status_;
 };
 
+// Appends the mean of the rows, scaled to length 1.
+void append_pooled(const float* rows,  // [n_rows, width]
+                   int64_t n_rows, int64_t width, std::vector<float>& vectors) {
+  std::vector<double> sums(static_cast<size_t>(width));
+  for (int64_t row = 0; row < n_rows; ++row) {
+    for (int64_t i = 0; i < width; ++i) sums[i] += rows[row * width + i];
+  }
+  double square = 0;
+  for (double& sum : sums) {
+    sum /= static_cast<double>(n_rows);
+    square += sum * sum;
+  }
+  // As torch.nn.functional.normalize: the bound keeps a zero vector zero.
+  const double norm = std::max(std::sqrt(square), 1e-12);
+  for (const double sum : sums) vectors.push_back(static_cast<float>(sum / norm));
+}
+
 }  // namespace
 
 struct BertEncoder::Weights {
-  at::Tensor words;      // [vocabulary, hidden]
-  at::Tensor positions;  // [positions, hidden], the embedding of token type 0 added
+  Values words;          // [vocabulary, hidden]
+  Values positions;      // [positions, hidden]
+  Values sentence_type;  // [hidden]: sentences are all of type 0
   Norm norm;
   std::vector<Layer> layers;
 };
@@ -105,30 +131,24 @@ struct BertEncoder::Weights {
 // Activations of one call. Grown to the largest call so far: fresh pages cost as much as a tenth
 // of the products.
 struct BertEncoder::Buffers {
-  at::Tensor word_ids;         // [capacity]
-  at::Tensor position_ids;     // [capacity]
-  at::Tensor x;                // [capacity, hidden]
-  at::Tensor y;                // [capacity, hidden]
-  at::Tensor context;          // [capacity, hidden]
-  at::Tensor query_key_value;  // [capacity, 3 * hidden]
-  at::Tensor hidden;           // [capacity, feed_forward]
-  at::Tensor mean;             // [capacity, 1]: the norms' by-products
-  at::Tensor rstd;             // [capacity, 1]
-  int64_t capacity = 0;
+  std::vector<int64_t> begins;  // of the sequences, and the end of the last
+  Values x;                     // [n_tokens, hidden]
+  Values y;                     // [n_tokens, hidden]
+  Values context;               // [n_tokens, hidden]
+  Values query_key_value;       // [n_tokens, 3, hidden]
+  Values hidden;                // [n_tokens, feed_forward]
+  kernels::SelfAttentionScratch attention;
 
   void reserve(int64_t n_tokens, const BertConfig& config) {
-    if (n_tokens <= capacity) return;
-    capacity = n_tokens;
-    const int64_t width = config.hidden_size;
-    word_ids = at::empty({capacity}, at::kInt);
-    position_ids = at::empty({capacity}, at::kInt);
-    x = at::empty({capacity, width}, at::kFloat);
-    y = at::empty({capacity, width}, at::kFloat);
-    context = at::empty({capacity, width}, at::kFloat);
-    query_key_value = at::empty({capacity, 3 * width}, at::kFloat);
-    hidden = at::empty({capacity, config.feed_forward_size}, at::kFloat);
-    mean = at::empty({capacity, 1}, at::kFloat);
-    rstd = at::empty({capacity, 1}, at::kFloat);
+    const auto grow = [n_tokens](Values& values, size_t width) {
+      const size_t size = static_cast<size_t>(n_tokens) * width;
+      if (values.size() < size) values.resize(size);
+    };
+    grow(x, config.hidden_size);
+    grow(y, config.hidden_size);
+    grow(context, config.hidden_size);
+    grow(query_key_value, size_t{3} * config.hidden_size);
+    grow(hidden, config.feed_forward_size);
   }
 };
 
@@ -137,12 +157,12 @@ BertEncoder::BertEncoder(const BertConfig& config, const Digest& fingerprint,
     : config_(config),
       fingerprint_(fingerprint),
       weights_(std::move(weights)),
-      buffers_(std::make_unique<Buffers>()) {}
+      buffers_(std::make_unique<Buffers>()),
+      pool_(kernels::ThreadPool::default_threads()) {}
 
 BertEncoder::~BertEncoder() = default;
 
 absl::StatusOr<std::unique_ptr<BertEncoder>> BertEncoder::load(const std::string& folder) {
-  const c10::InferenceMode inference;
   RAG_ASSIGN_OR_RETURN(const BertConfig config, read_bert_config(folder));
   const std::string path = folder + "/model.safetensors";
   Digest weights_digest;
@@ -160,8 +180,8 @@ absl::StatusOr<std::unique_ptr<BertEncoder>> BertEncoder::load(const std::string
       reader.read("embeddings.word_embeddings.weight", {config.vocabulary_size, width});
   weights->positions =
       reader.read("embeddings.position_embeddings.weight", {config.positions, width});
-  // Sentences are all of type 0.
-  weights->positions += reader.read("embeddings.token_type_embeddings.weight", {2, width})[0];
+  weights->sentence_type = reader.read("embeddings.token_type_embeddings.weight", {2, width});
+  weights->sentence_type.resize(config.hidden_size);
   weights->norm = reader.norm("embeddings.LayerNorm", width);
   for (uint32_t i = 0; i < config.n_layers; ++i) {
     const std::string prefix = str_cat("encoder.layer.", i, ".");
@@ -188,81 +208,58 @@ absl::StatusOr<std::unique_ptr<BertEncoder>> BertEncoder::load(const std::string
 
 void BertEncoder::encode(std::span<const std::span<const uint32_t>> sequences,
                          std::vector<float>& vectors) {
-  const c10::InferenceMode inference;
-  int64_t n_tokens = 0;
+  const kernels::ScopedFlushDenormals flush;
+  Buffers& buffers = *buffers_;
+  buffers.begins.assign(1, 0);
   for (const auto& sequence : sequences) {
     RAG_CHECK(!sequence.empty() && sequence.size() <= config_.max_tokens);
-    n_tokens += static_cast<int64_t>(sequence.size());
+    buffers.begins.push_back(buffers.begins.back() + static_cast<int64_t>(sequence.size()));
   }
+  const int64_t n_tokens = buffers.begins.back();
   if (n_tokens == 0) return;
-  Buffers& buffers = *buffers_;
   buffers.reserve(n_tokens, config_);
-  const auto rows = [n_tokens](const at::Tensor& buffer) { return buffer.narrow(0, 0, n_tokens); };
   const int64_t width = config_.hidden_size;
-  const int64_t heads = config_.n_heads;
-  const int64_t head_dim = config_.head_dim();
-
-  at::Tensor word_ids = rows(buffers.word_ids);
-  at::Tensor position_ids = rows(buffers.position_ids);
-  int* word = word_ids.data_ptr<int>();
-  int* position = position_ids.data_ptr<int>();
-  for (const auto& sequence : sequences) {
-    for (size_t i = 0; i < sequence.size(); ++i) {
-      RAG_CHECK(sequence[i] < config_.vocabulary_size);
-      *word++ = static_cast<int>(sequence[i]);
-      *position++ = static_cast<int>(i);
-    }
-  }
-
-  at::Tensor x = rows(buffers.x);
-  at::Tensor y = rows(buffers.y);
-  at::Tensor context = rows(buffers.context);
-  at::Tensor qkv = rows(buffers.query_key_value);
-  at::Tensor hidden = rows(buffers.hidden);
-  at::Tensor mean = rows(buffers.mean);
-  at::Tensor rstd = rows(buffers.rstd);
-  const auto normalise = [&](const at::Tensor& in, const Norm& norm, at::Tensor& out) {
-    at::native_layer_norm_out(out, mean, rstd, in, {width}, norm.weight, norm.bias,
-                              config_.norm_epsilon);
+  float* x = buffers.x.data();
+  float* y = buffers.y.data();
+  const auto linear = [&](const Values& in, const Linear& layer, Values& out) {
+    kernels::linear(in.data(), n_tokens, layer.weight, out.data(), pool_);
+  };
+  const auto add_norm = [&](const Values& bias, const Norm& norm) {
+    const kernels::LayerNorm layer_norm = {.weight = norm.weight.data(),
+                                           .bias = norm.bias.data(),
+                                           .epsilon = static_cast<float>(config_.norm_epsilon)};
+    kernels::add_layer_norm(x, y, bias.data(), layer_norm, n_tokens, width, pool_);
   };
 
-  at::index_select_out(y, weights_->words, 0, word_ids);
-  y.add_(weights_->positions.index_select(0, position_ids));
-  normalise(y, weights_->norm, x);
-  for (const Layer& layer : weights_->layers) {
-    layer.query_key_value.apply(x, qkv);
-    int64_t begin = 0;
-    for (const auto& sequence : sequences) {
-      const auto length = static_cast<int64_t>(sequence.size());
-      // [3, 1, heads, length, head_dim], in place
-      const at::Tensor parts = qkv.narrow(0, begin, length)
-                                   .view({1, length, 3, heads, head_dim})
-                                   .permute({2, 0, 3, 1, 4});
-      const at::Tensor attended = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
-      context.narrow(0, begin, length)
-          .view({length, heads, head_dim})
-          .copy_(attended[0].transpose(0, 1));
-      begin += length;
-    }
-    layer.attention_output.apply(context, y);
-    y.add_(x);
-    normalise(y, layer.attention_norm, x);
-    layer.up.apply(x, hidden);
-    at::gelu_(hidden);
-    layer.down.apply(hidden, y);
-    y.add_(x);
-    normalise(y, layer.output_norm, x);
-  }
-
-  int64_t begin = 0;
+  int64_t token = 0;
   for (const auto& sequence : sequences) {
-    const auto length = static_cast<int64_t>(sequence.size());
-    at::Tensor pooled = x.narrow(0, begin, length).mean(0);
-    // As torch.nn.functional.normalize: the bound keeps a zero vector zero.
-    pooled.div_(pooled.norm().clamp_min(1e-12));
-    const float* values = pooled.data_ptr<float>();
-    vectors.insert(vectors.end(), values, values + width);
-    begin += length;
+    for (size_t position = 0; position < sequence.size(); ++position, ++token) {
+      RAG_CHECK(sequence[position] < config_.vocabulary_size);
+      std::copy_n(weights_->words.data() + sequence[position] * width, width, x + token * width);
+      std::copy_n(weights_->positions.data() + position * width, width, y + token * width);
+    }
+  }
+  add_norm(weights_->sentence_type, weights_->norm);
+  for (const Layer& layer : weights_->layers) {
+    linear(buffers.x, layer.query_key_value, buffers.query_key_value);
+    kernels::self_attention({.query_key_value = buffers.query_key_value.data(),
+                             .bias = layer.query_key_value.bias.data(),
+                             .begins = buffers.begins,
+                             .n_heads = config_.n_heads,
+                             .head_dim = config_.head_dim(),
+                             .y = buffers.context.data()},
+                            buffers.attention, pool_);
+    linear(buffers.context, layer.attention_output, buffers.y);
+    add_norm(layer.attention_output.bias, layer.attention_norm);
+    linear(buffers.x, layer.up, buffers.hidden);
+    kernels::bias_gelu(buffers.hidden.data(), layer.up.bias.data(), n_tokens,
+                       config_.feed_forward_size, pool_);
+    linear(buffers.hidden, layer.down, buffers.y);
+    add_norm(layer.down.bias, layer.output_norm);
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    append_pooled(x + buffers.begins[i] * width, static_cast<int64_t>(sequences[i].size()), width,
+                  vectors);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/hash.h"
+#include "kernels/parallel/thread_pool.h"
 #include "services/retrieval/embed/bert_config.h"
 
 namespace ragcache::retrieval {
@@ -16,8 +17,8 @@ namespace ragcache::retrieval {
 // scaled to length 1.
 //
 // Tokens of all sequences lie packed one after another, so that nothing is spent on padding;
-// attention alone goes sequence by sequence. Buffers are kept from call to call: one thread at a
-// time.
+// attention alone goes sequence by sequence. A sequence gets the same vector, to the bit, in every
+// batch. Threads and buffers are kept from call to call: one call at a time.
 class BertEncoder {
  public:
   // Reads config.json and model.safetensors. FAILED_PRECONDITION: a file is missing.
@@ -48,6 +49,7 @@ class BertEncoder {
   const std::unique_ptr<const Weights> weights_;
 
   const std::unique_ptr<Buffers> buffers_;
+  kernels::ThreadPool pool_;
 };
 
 }  // namespace ragcache::retrieval
