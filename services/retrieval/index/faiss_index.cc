@@ -24,8 +24,8 @@ absl::StatusOr<Candidates> FaissIndex::candidates(std::span<const float> query, 
   Candidates found;
   const auto lock = lock_to_read();
   const size_t size = size_locked();
+  found.limit = k * refine_factor();
   if (size == 0) return found;
-  found.limit = std::min(k, size) * refine_factor();
   // One more than asked for shows whether a tie crosses the last place.
   for (size_t fetch = found.limit + 1;; fetch = std::min(2 * fetch, found.limit + kTiesMax)) {
     found.hits.clear();

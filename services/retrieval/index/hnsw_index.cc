@@ -173,22 +173,24 @@ double HnswIndex::allowed_share(const IdFilter* filter) const {
 
 absl::Status HnswIndex::scan_graph(std::span<const float> query, size_t k, size_t ef,
                                    const IdFilter* filter, std::vector<VectorHit>& hits) const {
-  std::vector<float> distances(k);
-  std::vector<int64_t> nodes(k);
+  // Faiss 1.7.3 bounds its queue by the number of results, whatever efSearch a search brings.
+  const size_t fetch = std::min(std::max(ef, k), ids_.size());
+  std::vector<float> distances(fetch);
+  std::vector<int64_t> nodes(fetch);
   RAG_RETURN_IF_ERROR(call_faiss("search", [&] {
     NegatedProduct distance(rows(), dimension());
     distance.set_query(query.data());
     faiss::VisitedTable visited(static_cast<int>(ids_.size()));
     NodeSelector selector(ids_, filter);
     faiss::SearchParametersHNSW parameters;
-    parameters.efSearch = static_cast<int>(std::min(ef, ids_.size()));
+    parameters.efSearch = static_cast<int>(fetch);
     if (filter != nullptr || node_of_.size() < ids_.size()) parameters.sel = &selector;
-    faiss::maxheap_heapify(k, distances.data(), nodes.data());
-    graph_->hnsw.search(distance, static_cast<int>(k), nodes.data(), distances.data(), visited,
+    faiss::maxheap_heapify(fetch, distances.data(), nodes.data());
+    graph_->hnsw.search(distance, static_cast<int>(fetch), nodes.data(), distances.data(), visited,
                         &parameters);
+    faiss::maxheap_reorder(fetch, distances.data(), nodes.data());
   }));
-  for (size_t i = 0; i < k; ++i) {
-    if (nodes[i] < 0) continue;
+  for (size_t i = 0; i < k && nodes[i] >= 0; ++i) {
     const float score = -distances[i];
     hits.push_back({score, ids_[static_cast<size_t>(nodes[i])], score});
   }

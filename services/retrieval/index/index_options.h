@@ -22,7 +22,7 @@ struct IndexOptions {
     kExact,    // all vectors
     kIvfFlat,  // whole vectors
     kIvfPq,    // product-quantised residuals; the best are scored anew by half-precision vectors
-    kIvfSq8,   // one byte a component
+    kIvfSq8,   // one byte a component, over its range in the sample
     kHnsw,     // a graph of near neighbours
   };
 

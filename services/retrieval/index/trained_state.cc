@@ -26,6 +26,8 @@ namespace {
 constexpr int kClusteringIterations = 10;
 constexpr int kCodebookIterations = 25;
 constexpr uint64_t kTrainingVectorsPerListMax = 64;
+// A component outside its range is cut off: the range is that of the sample, wider by this share.
+constexpr float kRangeMargin = 0.1f;
 
 constexpr std::array<char, 8> kMagic = {'R', 'A', 'G', 'C', 'T', 'R', 'N', '\n'};
 constexpr uint32_t kVersion = 1;
@@ -91,9 +93,11 @@ std::unique_ptr<faiss::IndexIVF> empty_index(std::string_view kind, const IndexO
                                                 pq_subvectors(options), options.pq_bits,
                                                 faiss::METRIC_INNER_PRODUCT);
   } else if (kind == kIvfSq8Kind) {
-    index = std::make_unique<faiss::IndexIVFScalarQuantizer>(quantizer.get(), dimension, lists,
-                                                             faiss::ScalarQuantizer::QT_8bit,
-                                                             faiss::METRIC_INNER_PRODUCT);
+    auto scalar = std::make_unique<faiss::IndexIVFScalarQuantizer>(
+        quantizer.get(), dimension, lists, faiss::ScalarQuantizer::QT_8bit,
+        faiss::METRIC_INNER_PRODUCT, /*encode_residual=*/false);
+    scalar->sq.rangestat_arg = kRangeMargin;
+    index = std::move(scalar);
   } else {
     index = std::make_unique<faiss::IndexIVFFlat>(quantizer.get(), dimension, lists,
                                                   faiss::METRIC_INNER_PRODUCT);
@@ -161,6 +165,7 @@ absl::Status train_codebooks(faiss::IndexIVFPQ& index, std::span<const float> sa
       faiss::Clustering clustering(static_cast<int>(pq.dsub), static_cast<int>(pq.ksub));
       clustering.niter = kCodebookIterations;
       clustering.min_points_per_centroid = 1;
+      clustering.max_points_per_centroid = static_cast<int>(kTrainingVectorsPerListMax);
       faiss::IndexFlatL2 assigner(static_cast<int64_t>(pq.dsub));
       clustering.train(static_cast<int64_t>(count), slice.data(), assigner);
       pq.set_params(clustering.centroids.data(), static_cast<int>(m));
