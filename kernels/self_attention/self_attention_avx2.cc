@@ -51,23 +51,6 @@ constexpr decltype(&multiply_tile<1>) kMultiplyTile[] = {
     nullptr,          multiply_tile<1>, multiply_tile<2>, multiply_tile<3>,
     multiply_tile<4>, multiply_tile<5>, multiply_tile<6>};
 
-// 2^x for x <= 0 to about 2 ulp, by the polynomial of Cephes' exp2f on [-1/2, 1/2]. Below -126 it
-// is 2^-126: next to the greatest weight, 1, that is nothing.
-RAG_AVX2_INLINE __m256 exp2_lanes(__m256 x) {
-  x = _mm256_max_ps(x, _mm256_set1_ps(-126.0f));
-  const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m256 r = _mm256_sub_ps(x, n);
-  __m256 p = _mm256_set1_ps(1.535336188319500e-4f);
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.339887440266574e-3f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(9.618437357674640e-3f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.550332471162809e-2f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(2.402264791363012e-1f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(6.931472028550421e-1f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-  const __m256i power = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), power));
-}
-
 // Turns a row of scores into weights 2^(scale · (score - maximum)); returns 1 / their sum.
 RAG_AVX2 float softmax_row(float* scores, int64_t length, float scale) {
   const int64_t columns = panels_of(length) * kPanel;
