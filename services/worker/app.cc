@@ -19,8 +19,6 @@ namespace {
 
 std::string bytes_of(const Digest& digest) { return {digest.begin(), digest.end()}; }
 
-// Differs for every start of a worker.
-
 }  // namespace
 
 struct App::Parts {
@@ -77,7 +75,9 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
       info, [&at](Command command) { at.engine->post(std::move(command)); });
   parts->engine = std::make_unique<EngineActor>(
       std::make_unique<Engine>(*parts->model, std::move(pool),
-                               Engine::Limits{config.max_batch_tokens}, *parts->metrics),
+                               Engine::Limits{config.max_batch_tokens,
+                                              std::chrono::milliseconds(config.max_iteration_ms)},
+                               *parts->metrics),
       [&at](std::vector<Event> events) { at.service->deliver(std::move(events)); });
   grpc::Service* const services[] = {parts->service.get()};
   RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(config.listen, services));

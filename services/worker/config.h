@@ -13,6 +13,7 @@ struct Config {
   uint32_t kv_memory_mib = 1024;
   std::string kv_dtype = "fp16";
   uint32_t max_batch_tokens = 512;
+  uint32_t max_iteration_ms = 200;
 
   // Wiring, set by whoever starts the services.
   std::string listen;
@@ -35,6 +36,11 @@ inline void add_options(OptionTable& table, Config& config) {
              .min = 1,
              .max = 8192,
              .doc = "tokens that one iteration computes; longer prompts run in pieces"});
+  table.add("max_iteration_ms", &config.max_iteration_ms,
+            {.unit = "ms",
+             .min = 1,
+             .max = 60000,
+             .doc = "longest that streams wait for their next token while prompts are computed"});
 }
 
 // What `ragcache serve` wires itself, and an executable of its own must be told.

@@ -169,7 +169,12 @@ void Service::deliver(std::vector<Event> events) {
   }
   if (stream == nullptr) return;
   for (const Event& event : events) {
-    if (event.stream == number) stream->write(to_response(event));
+    if (event.stream != number) continue;
+    v1::ExecuteResponse response = to_response(event);
+    if (response.has_snapshot()) {
+      response.mutable_snapshot()->set_worker_epoch(info_.worker_epoch());
+    }
+    stream->write(std::move(response));
   }
 }
 

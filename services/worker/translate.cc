@@ -10,16 +10,32 @@ namespace {
 
 std::string bytes_of(const SegmentId& id) { return std::string(id.as_bytes()); }
 
+SamplingParameters to_sampling(const types::v1::Sampling& from) {
+  SamplingParameters sampling{
+      .temperature = from.temperature(),
+      .top_p = from.top_p(),
+      .top_k = from.top_k(),
+      .seed = from.seed(),
+      .min_p = from.min_p(),
+      .presence_penalty = from.presence_penalty(),
+      .frequency_penalty = from.frequency_penalty(),
+      .repetition_penalty = from.repetition_penalty() == 0 ? 1 : from.repetition_penalty()};
+  for (const types::v1::LogitBias& bias : from.logit_bias()) {
+    sampling.logit_bias.push_back({bias.token(), bias.bias()});
+  }
+  return sampling;
+}
+
 absl::StatusOr<Generate> to_generate(const v1::Generate& from) {
   Generate generate{.request_id = from.request_id(),
                     .tail = {from.tail_tokens().begin(), from.tail_tokens().end()},
                     .reserved_blocks = from.reserved_blocks(),
-                    .sampling = {.temperature = from.sampling().temperature(),
-                                 .top_p = from.sampling().top_p(),
-                                 .top_k = from.sampling().top_k(),
-                                 .seed = from.sampling().seed()},
+                    .sampling = to_sampling(from.sampling()),
                     .max_tokens = from.max_tokens(),
-                    .stop_tokens = {from.stop_tokens().begin(), from.stop_tokens().end()}};
+                    .stop_tokens = {from.stop_tokens().begin(), from.stop_tokens().end()},
+                    .logprobs = from.logprobs(),
+                    .top_logprobs = from.top_logprobs(),
+                    .answer_tokens = from.answer_tokens()};
   for (const v1::Segment& segment : from.segments()) {
     RAG_ASSIGN_OR_RETURN(const SegmentId id, SegmentId::parse(segment.id()));
     generate.segments.push_back({id,
@@ -54,6 +70,12 @@ struct ToResponse {
     tokens.set_request_id(from.request_id);
     tokens.mutable_ids()->Add(from.ids.begin(), from.ids.end());
     if (from.cached_tokens.has_value()) tokens.set_cached_device_tokens(*from.cached_tokens);
+    for (const TokenLogprob& logprob : from.logprobs) {
+      v1::TokenLogprob& added = *tokens.add_logprobs();
+      added.set_logprob(logprob.logprob);
+      added.mutable_top_ids()->Add(logprob.top_ids.begin(), logprob.top_ids.end());
+      added.mutable_top_logprobs()->Add(logprob.top_logprobs.begin(), logprob.top_logprobs.end());
+    }
   }
   void operator()(const NeedBlocks& from) {
     to.mutable_need_blocks()->set_request_id(from.request_id);

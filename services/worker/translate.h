@@ -10,7 +10,7 @@ namespace ragcache::worker {
 // a stream cannot be trusted any further. Open is not among them.
 absl::StatusOr<Command> to_command(v1::ExecuteRequest request, uint64_t stream);
 
-// `event.stream` and the number are not in the result.
+// `event.stream`, the number and the worker's epoch are not in the result.
 v1::ExecuteResponse to_response(const Event& event);
 
 }  // namespace ragcache::worker

@@ -1,13 +1,13 @@
 #include "services/worker/engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/log/log.h"
 #include "common/status.h"
+#include "services/worker/engine/check.h"
 #include "services/worker/metrics.h"
 #include "services/worker/model/llama.h"
 
@@ -21,10 +21,11 @@ constexpr size_t kMaxRequests = 4096;
 
 }  // namespace
 
-Engine::Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics)
+Engine::Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics, Clock now)
     : model_(model),
       limits_(limits),
       metrics_(metrics),
+      now_(std::move(now)),
       pool_(std::move(pool)),
       batch_(std::make_unique<ForwardBatch>()) {
   RAG_CHECK(limits.max_batch_tokens > 0 && limits.max_batch_tokens <= model.max_tokens());
@@ -71,41 +72,10 @@ void Engine::handle(CloseStream close) {
   load_due_ = false;
 }
 
-absl::Status Engine::check(const Generate& command) const {
+absl::Status Engine::check_state(const Generate& command) const {
   const auto invalid = [](const auto&... text) {
     return absl::InvalidArgumentError(absl::StrCat(text...));
   };
-  if (command.request_id.empty()) return invalid("request_id is empty");
-  if (command.tail.empty()) return invalid("tail_tokens is empty");
-  if (command.max_tokens == 0) return invalid("max_tokens is 0, must be at least 1");
-  uint64_t tokens = command.tail.size();
-  const auto vocabulary = static_cast<uint64_t>(model_.config().vocabulary);
-  const auto in_vocabulary = [vocabulary](const std::vector<uint32_t>& ids) {
-    return std::all_of(ids.begin(), ids.end(), [&](uint32_t id) { return id < vocabulary; });
-  };
-  if (!in_vocabulary(command.tail)) {
-    return invalid("tail_tokens has an id outside the vocabulary of ", vocabulary);
-  }
-  for (size_t i = 0; i < command.segments.size(); ++i) {
-    const SegmentSpec& segment = command.segments[i];
-    if (segment.tokens.empty()) return invalid("segments[", i, "].tokens is empty");
-    if (!in_vocabulary(segment.tokens)) {
-      return invalid("segments[", i, "].tokens has an id outside the vocabulary of ", vocabulary);
-    }
-    tokens += segment.tokens.size();
-  }
-  const auto context = static_cast<uint64_t>(model_.config().context_tokens);
-  if (tokens + command.max_tokens > context) {
-    return invalid("the prompt's ", tokens, " tokens and max_tokens ", command.max_tokens,
-                   " are together over the context of ", context);
-  }
-  const SamplingParameters& sampling = command.sampling;
-  if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
-    return invalid("sampling.temperature must be finite and at least 0");
-  }
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
-    return invalid("sampling.top_p must be in (0, 1]");
-  }
   if (command.reserved_blocks > free_blocks()) {
     return invalid("reserved_blocks is ", command.reserved_blocks, ", ", free_blocks(),
                    " are free");
@@ -120,14 +90,20 @@ absl::Status Engine::check(const Generate& command) const {
 }
 
 void Engine::handle(Generate command) {
-  if (absl::Status valid = check(command); !valid.ok()) {
+  const ModelConfig& model = model_.config();
+  absl::Status valid = check(command, static_cast<uint64_t>(model.vocabulary),
+                             static_cast<uint64_t>(model.context_tokens));
+  if (valid.ok()) valid = check_state(command);
+  if (!valid.ok()) {
     return fail(command.request_id, Failure::kInvalid, std::string(valid.message()));
   }
   auto request = std::make_unique<Request>();
   request->id = std::move(command.request_id);
-  request->sampling = command.sampling;
+  request->sampling = std::move(command.sampling);
   request->max_tokens = command.max_tokens;
   request->stop_tokens = std::move(command.stop_tokens);
+  request->logprobs = command.logprobs;
+  request->top_logprobs = command.top_logprobs;
   std::vector<SegmentId> missing;
   uint32_t to_compute = blocks_of(command.tail.size());
   for (size_t i = 0; i < command.segments.size(); ++i) {
@@ -151,7 +127,8 @@ void Engine::handle(Generate command) {
     request->parts.push_back(std::move(part));
   }
   request->tokens.insert(request->tokens.end(), command.tail.begin(), command.tail.end());
-  request->prompt_tokens = request->tokens.size();
+  request->given_tokens = request->tokens.size();
+  request->prompt_tokens = request->given_tokens - command.answer_tokens;
   if (to_compute > command.reserved_blocks) {
     const std::string message = absl::StrCat(
         "the prompt needs ", to_compute, " blocks, reserved_blocks is ", command.reserved_blocks);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/clock.h"
+#include "services/worker/engine/iteration_cost.h"
 #include "services/worker/engine/messages.h"
 #include "services/worker/engine/request.h"
 #include "services/worker/engine/sampler.h"
@@ -29,13 +32,18 @@ struct Metrics;
 // reservation, so taking one cannot fail.
 class Engine {
  public:
-  // Tokens of one iteration, decodes first.
+  // Of one iteration.
   struct Limits {
-    uint32_t max_batch_tokens;
+    uint32_t max_batch_tokens;  // decodes first
+    // Prompts are cut so that an iteration that streams wait for ends in this time; one that only
+    // prefills may take kAloneFactor times as long.
+    Duration max_time = std::chrono::milliseconds(200);
   };
+  using Clock = std::function<TimePoint()>;
 
   // `model` must outlive it; batches of limits.max_batch_tokens must fit it.
-  Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics);
+  Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics,
+         Clock now = steady_now);
   ~Engine();
 
   void take(Command command);
@@ -61,8 +69,8 @@ class Engine {
   void handle(const Preempt& preempt);
   void handle(const Drop& drop);
 
-  // Why the command contradicts itself or this worker's limits.
-  absl::Status check(const Generate& command) const;
+  // Why the command cannot run as the engine is.
+  absl::Status check_state(const Generate& command) const;
   void fail(const std::string& request_id, Failure code, std::string message,
             std::vector<SegmentId> missing = {});
   void tell(decltype(Event::body) body);
@@ -84,9 +92,15 @@ class Engine {
   // Asks for blocks before the reservation runs out.
   void ask_for_blocks(Request& request);
 
-  // The next iteration's tokens: (request, new tokens).
-  std::vector<std::pair<Request*, size_t>> plan();
-  void run(std::span<const std::pair<Request*, size_t>> planned);
+  struct Planned {
+    Request* request;
+    size_t tokens;  // new ones
+  };
+  std::vector<Planned> plan();
+  // Runs them, and learns how long they take.
+  void run(std::span<const Planned> planned);
+  // Seconds that an iteration may take.
+  double time_limit(bool decodes) const;
   // The request's next token is known. True if that ends it.
   bool advance(Request& request, std::span<const float> logits);
   void finish(Request& request, FinishReason reason);
@@ -98,12 +112,14 @@ class Engine {
   LlamaModel& model_;
   const Limits limits_;
   Metrics& metrics_;
+  const Clock now_;
 
   BlockPool pool_;
   SegmentTable segments_;
   Requests requests_;  // in command order
   uint32_t reserved_ = 0;
   Sampler sampler_;
+  IterationCost cost_;
   std::unique_ptr<ForwardBatch> batch_;
 
   std::optional<uint64_t> stream_;

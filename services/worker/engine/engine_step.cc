@@ -15,6 +15,9 @@ constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
 // takes a round trip, and the request would stand still.
 constexpr size_t kAskAheadTokens = 8;
 constexpr uint32_t kGrowBlocks = 4;
+// An iteration that no stream waits for may be longer, for longer chunks waste less; not without
+// bound, for cancels and new requests wait for its end.
+constexpr int kAloneFactor = 5;
 
 int32_t slot_of(const std::vector<int32_t>& blocks, size_t token) {
   return static_cast<int32_t>(static_cast<size_t>(blocks[token / kBlockTokens]) * kBlockTokens +
@@ -24,31 +27,43 @@ int32_t slot_of(const std::vector<int32_t>& blocks, size_t token) {
 }  // namespace
 
 bool Engine::step() {
-  const std::vector<std::pair<Request*, size_t>> planned = plan();
-  if (!planned.empty()) {
-    const TimePoint start = steady_now();
-    run(planned);
-    metrics_.iteration_seconds.Observe(to_seconds(steady_now() - start));
-  }
+  const std::vector<Planned> planned = plan();
+  if (!planned.empty()) run(planned);
   if (load_due_) tell_load();
   return !planned.empty();
 }
 
-std::vector<std::pair<Request*, size_t>> Engine::plan() {
-  std::vector<std::pair<Request*, size_t>> planned;
+double Engine::time_limit(bool decodes) const {
+  return to_seconds(limits_.max_time) * (decodes ? 1 : kAloneFactor);
+}
+
+std::vector<Engine::Planned> Engine::plan() {
+  std::vector<Planned> planned;
   size_t budget = limits_.max_batch_tokens;
-  for (const bool decoding : {true, false}) {
-    for (const auto& request : requests_) {
-      if (budget == 0) break;
-      if (request->decoding() != decoding) continue;
-      if (!decoding) adopt_cached(*request);
-      const size_t wanted =
-          std::min(request->computed + budget, request->tokens.size()) - request->computed;
-      const size_t got = extend_slots(*request, request->computed + wanted) - request->computed;
-      if (got == 0) continue;  // waits for blocks
-      planned.emplace_back(request.get(), got);
-      budget -= got;
-    }
+  IterationCost::Work work;
+  const auto add = [&](Request& request, size_t wanted) {
+    const size_t got = extend_slots(request, request.computed + wanted) - request.computed;
+    if (got == 0) return false;  // waits for blocks
+    planned.push_back({&request, got});
+    budget -= got;
+    work.add(got, request.computed);
+    return true;
+  };
+  for (const auto& request : requests_) {
+    if (budget > 0 && request->decoding()) add(*request, 1);
+  }
+  const double limit = time_limit(!planned.empty());
+  bool prefills = false;
+  for (const auto& request : requests_) {
+    if (budget == 0) break;
+    if (request->decoding()) continue;
+    adopt_cached(*request);
+    const size_t wanted = std::min(request->tokens.size() - request->computed, budget);
+    size_t fitting = cost_.fit(work, request->computed, wanted, limit);
+    // However slow the machine is, the first prompt goes on.
+    if (!prefills) fitting = std::max(fitting, std::min(wanted, IterationCost::kGranule));
+    if (fitting == 0) break;
+    if (add(*request, fitting)) prefills = true;
   }
   return planned;
 }
@@ -103,22 +118,29 @@ size_t Engine::extend_slots(Request& request, size_t end) {
   return std::min(end, request.slots.size());
 }
 
-void Engine::run(std::span<const std::pair<Request*, size_t>> planned) {
+void Engine::run(std::span<const Planned> planned) {
   batch_->clear();
   size_t prompt_tokens = 0;
-  const TimePoint start = steady_now();
-  for (auto [request, count] : planned) {
+  bool decodes = false;
+  IterationCost::Work work;
+  const TimePoint start = now_();
+  for (const auto& [request, count] : planned) {
     if (!request->started) {
       request->started = true;
       request->start = start;
     }
-    if (!request->decoding()) prompt_tokens += count;
+    if (request->decoding()) {
+      decodes = true;
+    } else {
+      prompt_tokens += count;
+    }
+    work.add(count, request->computed);
     const size_t end = request->computed + count;
     batch_->add(std::span(request->tokens).subspan(request->computed, count),
                 std::span(request->slots).first(end), end == request->tokens.size());
   }
   metrics_.prompt_tokens.Increment(static_cast<double>(prompt_tokens));
-  metrics_.iteration_tokens.Observe(static_cast<double>(batch_->tokens.size()));
+  metrics_.iteration_tokens.Observe(static_cast<double>(work.tokens));
   std::span<const float> logits = model_.forward(*batch_, pool_.memory());
   const auto vocabulary = static_cast<size_t>(model_.config().vocabulary);
   for (size_t i = 0; i < planned.size(); ++i) {
@@ -138,6 +160,9 @@ void Engine::run(std::span<const std::pair<Request*, size_t>> planned) {
       ask_for_blocks(*request);
     }
   }
+  const double seconds = to_seconds(now_() - start);
+  metrics_.iteration_seconds.Observe(seconds);
+  if (prompt_tokens > 0) cost_.observe(work, seconds, time_limit(decodes));
 }
 
 void Engine::segment_computed(Request& request) {
@@ -168,14 +193,18 @@ void Engine::segment_computed(Request& request) {
 }
 
 bool Engine::advance(Request& request, std::span<const float> logits) {
-  const uint32_t token = sampler_.sample(logits, request.sampling, request.tokens.size());
-  if (!request.decoding()) request.first_token = steady_now();
+  const uint32_t token =
+      sampler_.sample(logits, request.sampling, request.tokens, request.prompt_tokens);
+  if (!request.decoding()) request.first_token = now_();
   const bool stops = std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=
                      request.stop_tokens.end();
   if (!stops) {
     request.tokens.push_back(token);
     metrics_.generation_tokens.Increment();
-    Tokens tokens{request.id, {token}, std::nullopt};
+    Tokens tokens{.request_id = request.id, .ids = {token}};
+    if (request.logprobs) {
+      tokens.logprobs.push_back(token_logprob(logits, token, request.top_logprobs));
+    }
     if (!std::exchange(request.cached_told, true)) tokens.cached_tokens = request.cached_tokens;
     tell(std::move(tokens));
   }
@@ -191,7 +220,7 @@ void Engine::finish(Request& request, FinishReason reason) {
                 .cached_tokens = request.cached_tokens,
                 .completion_tokens = static_cast<uint32_t>(request.generated()),
                 .prefill_us = to_us(request.first_token - request.start),
-                .decode_us = to_us(steady_now() - request.first_token)});
+                .decode_us = to_us(now_() - request.first_token)});
 }
 
 void Engine::ask_for_blocks(Request& request) {

@@ -1,223 +1,15 @@
 #include "services/worker/engine/engine.h"
 
+#include <cmath>
 #include <map>
 #include <random>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "services/worker/metrics.h"
-#include "services/worker/model/llama.h"
-#include "services/worker/model/tiny_model.h"
+#include "services/worker/engine/engine_harness.h"
 
 namespace ragcache::worker {
 namespace {
-
-constexpr uint32_t kBlockTokens = kernels::KvLayout::kBlockTokens;
-
-uint32_t blocks_of(size_t tokens) {
-  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
-}
-
-std::vector<uint32_t> random_tokens(std::mt19937& random, size_t count) {
-  std::vector<uint32_t> tokens(count);
-  for (uint32_t& token : tokens) token = random() % 61;
-  return tokens;
-}
-
-// An engine with a tiny model, and the controller's side of the ledger: every event is checked
-// against it.
-class Harness {
- public:
-  explicit Harness(uint32_t blocks, uint32_t max_batch_tokens = 64)
-      : engine_(std::make_unique<Engine>(model_, *BlockPool::create(model_.kv_layout(), blocks),
-                                         Engine::Limits{max_batch_tokens}, metrics_)),
-        total_(blocks),
-        free_(blocks) {
-    send(OpenStream{++stream_});
-    step();
-  }
-
-  struct Answer {
-    std::vector<uint32_t> tokens;
-    std::optional<uint32_t> cached_tokens;
-    std::string end;  // finished, cancelled, preempted, invalid or missing
-    std::string message;
-    std::vector<SegmentId> missing;
-    uint32_t reserved = 0;
-    uint32_t need = 0;
-  };
-
-  // Reserves exactly what a controller would; `growth` of decode at first.
-  Generate make(const std::string& id, const std::vector<std::vector<uint32_t>>& documents,
-                std::vector<uint32_t> tail, uint32_t max_tokens, uint32_t growth = 16) {
-    Generate generate{.request_id = id, .tail = std::move(tail), .max_tokens = max_tokens};
-    SegmentId parent = SegmentId::root(model_.fingerprint(), "scope");
-    bool cached = true;
-    for (const auto& document : documents) {
-      const SegmentId segment = SegmentId::derive(parent, digest_of_tokens(document));
-      cached = cached && cached_.contains(segment);
-      if (!cached) generate.reserved_blocks += blocks_of(document.size());
-      generate.segments.push_back({segment, document, cached});
-      parent = segment;
-    }
-    generate.reserved_blocks +=
-        blocks_of(generate.tail.size() + std::min(growth, generate.max_tokens));
-    return generate;
-  }
-
-  void generate(const Generate& command) {
-    Answer& answer = answers[command.request_id];
-    answer = {};
-    answer.reserved = command.reserved_blocks;
-    free_ -= command.reserved_blocks;
-    reserved_ += command.reserved_blocks;
-    send(command);
-  }
-  void grow(const std::string& id, uint32_t blocks) {
-    Answer& answer = answers[id];
-    answer.need = 0;
-    answer.reserved += blocks;
-    free_ -= blocks;
-    reserved_ += blocks;
-    send(Grow{id, blocks});
-  }
-  void drop(const SegmentId& id) {
-    free_ += cached_.at(id);
-    cached_blocks_ -= cached_.at(id);
-    cached_.erase(id);
-    send(Drop{{id}});
-  }
-  void send(decltype(Command::body) body) { engine_->take({stream_, ++command_, std::move(body)}); }
-  void reopen() {
-    ++stream_;
-    command_ = 0;
-    // The new controller's ledger starts from the snapshot.
-    answers.clear();
-    cached_.clear();
-    cached_blocks_ = reserved_ = 0;
-    free_ = total_;
-    send(OpenStream{stream_});
-    step();
-  }
-
-  bool step() {
-    const bool ran = engine_->step();
-    for (Event& event : engine_->take_events()) {
-      EXPECT_EQ(event.stream, stream_);
-      std::visit([this](auto& body) { on(body); }, event.body);
-    }
-    engine_->check_invariants();
-    return ran;
-  }
-  void run() {
-    while (engine_->has_requests()) {
-      const bool ran = step();
-      bool grew = false;
-      for (auto& [id, answer] : answers) {
-        if (answer.need == 0) continue;
-        grow(id, answer.need);
-        grew = true;
-      }
-      ASSERT_TRUE(ran || grew) << "requests stand still";
-    }
-    step();
-  }
-  Answer run_alone(const Generate& command) {
-    generate(command);
-    run();
-    return answers.at(command.request_id);
-  }
-
-  Engine& engine() { return *engine_; }
-  uint32_t free() const { return free_; }
-  uint32_t reserved() const { return reserved_; }
-  const std::map<SegmentId, uint32_t>& cached() const { return cached_; }
-  std::map<std::string, Answer> answers;
-  std::vector<SnapshotPage::Entry> snapshot;
-  Load last_load{};
-
- private:
-  void on(SnapshotPage& page) {
-    snapshot = page.entries;
-    for (const auto& entry : page.entries) {
-      EXPECT_TRUE(!entry.parent.has_value() || cached_.contains(*entry.parent));
-      cached_[entry.id] = entry.blocks;
-      cached_blocks_ += entry.blocks;
-      free_ -= entry.blocks;
-    }
-  }
-  void on(SegmentReady& ready) {
-    Answer& answer = running(ready.request_id);
-    ASSERT_GE(answer.reserved, ready.blocks);
-    answer.reserved -= ready.blocks;
-    reserved_ -= ready.blocks;
-    if (cached_.emplace(ready.id, ready.blocks).second) {
-      cached_blocks_ += ready.blocks;
-    } else {
-      free_ += ready.blocks;
-    }
-  }
-  void on(Tokens& tokens) {
-    Answer& answer = running(tokens.request_id);
-    EXPECT_EQ(answer.tokens.empty(), tokens.cached_tokens.has_value());
-    if (tokens.cached_tokens.has_value()) answer.cached_tokens = tokens.cached_tokens;
-    answer.tokens.insert(answer.tokens.end(), tokens.ids.begin(), tokens.ids.end());
-  }
-  void on(NeedBlocks& need) {
-    EXPECT_GT(need.blocks, 0u);
-    Answer& answer = running(need.request_id);
-    EXPECT_EQ(answer.need, 0u) << "asked twice";
-    answer.need = need.blocks;
-  }
-  void on(Load& load) {
-    EXPECT_EQ(load.total_blocks, total_);
-    EXPECT_EQ(load.free_blocks + load.reserved_blocks + load.cached_blocks, total_);
-    last_load = load;
-    if (load.last_command != command_) return;
-    EXPECT_EQ(load.free_blocks, free_);
-    EXPECT_EQ(load.reserved_blocks, reserved_);
-    EXPECT_EQ(load.cached_blocks, cached_blocks_);
-  }
-  void on(Finished& finished) {
-    end(finished.request_id, "finished");
-    EXPECT_EQ(finished.completion_tokens, answers[finished.request_id].tokens.size());
-  }
-  void on(Cancelled& cancelled) { end(cancelled.request_id, "cancelled"); }
-  void on(Failed& failed) {
-    const char* names[] = {"missing", "preempted", "invalid"};
-    end(failed.request_id, names[static_cast<int>(failed.code)]);
-    answers[failed.request_id].message = failed.message;
-    answers[failed.request_id].missing = failed.missing;
-  }
-
-  Answer& running(const std::string& id) {
-    EXPECT_TRUE(answers.contains(id)) << id;
-    EXPECT_EQ(answers[id].end, "") << id << " spoke after its end";
-    return answers[id];
-  }
-  void end(const std::string& id, const std::string& how) {
-    Answer& answer = running(id);
-    answer.end = how;
-    answer.need = 0;
-    free_ += answer.reserved;
-    reserved_ -= answer.reserved;
-    answer.reserved = 0;
-  }
-
-  kernels::ThreadPool threads_{1};
-  LlamaModel model_{tiny_weights(11), 256, threads_};
-  prometheus::Registry registry_;
-  Metrics metrics_{registry_};
-  std::unique_ptr<Engine> engine_;
-  uint64_t stream_ = 0;
-  uint64_t command_ = 0;
-  uint32_t total_;
-  uint32_t free_;
-  uint32_t reserved_ = 0;
-  uint32_t cached_blocks_ = 0;
-  std::map<SegmentId, uint32_t> cached_;
-};
 
 TEST(Engine, AnswersTheSameColdWarmAndAfterADropInChunksOfAnySize) {
   std::mt19937 random(21);
@@ -347,6 +139,34 @@ TEST(Engine, RefusesCommandsThatContradictThemselvesAndNamesWhy) {
   bad.sampling.temperature = NAN;
   refused(bad, "temperature");
   bad = good;
+  bad.sampling.min_p = 1.5;
+  refused(bad, "min_p is 1.5, must be from 0 to 1");
+  bad = good;
+  bad.sampling.presence_penalty = 2.5;
+  refused(bad, "presence_penalty");
+  bad = good;
+  bad.sampling.frequency_penalty = NAN;
+  refused(bad, "frequency_penalty");
+  bad = good;
+  bad.sampling.repetition_penalty = -1;
+  refused(bad, "repetition_penalty");
+  bad = good;
+  bad.sampling.logit_bias = {{61, 1}};
+  refused(bad, "logit_bias has the id 61, the vocabulary has 61");
+  bad = good;
+  bad.sampling.logit_bias = {{60, 101}};
+  refused(bad, "logit_bias is 101");
+  bad = good;
+  bad.logprobs = true;
+  bad.top_logprobs = 21;
+  refused(bad, "top_logprobs is 21, at most 20");
+  bad = good;
+  bad.top_logprobs = 1;
+  refused(bad, "without logprobs");
+  bad = good;
+  bad.answer_tokens = 5;
+  refused(bad, "at least one must be the prompt's");
+  bad = good;
   bad.segments[1].id.bytes[0] ^= 1;
   refused(bad, "segments[1].id");
   bad = good;
@@ -401,6 +221,91 @@ TEST(Engine, EndsWhatAnOlderStreamHadAndShowsWhatIsCached) {
   EXPECT_EQ(harness.last_load.free_blocks, 56u);
 }
 
+TEST(Engine, GoesOnBehindAnAnswersBeginningAsIfItHadNeverStopped) {
+  std::mt19937 random(29);
+  Harness harness(50);
+  const auto document = random_tokens(random, 20);
+  const auto tail = random_tokens(random, 7);
+  auto whole = harness.make("whole", {document}, tail, 24);
+  whole.sampling = {.temperature = 0.9f,
+                    .seed = 77,
+                    .presence_penalty = 0.7f,
+                    .frequency_penalty = 0.9f,
+                    .repetition_penalty = 1.4f,
+                    .logit_bias = {{3, 2.0f}}};
+  whole.logprobs = true;
+  const auto expected = harness.run_alone(whole);
+  ASSERT_EQ(expected.tokens.size(), 24u);
+  for (const size_t had : {1, 5, 23}) {
+    auto tail_so_far = tail;
+    tail_so_far.insert(tail_so_far.end(), expected.tokens.begin(), expected.tokens.begin() + had);
+    auto rest = harness.make(absl::StrCat("rest", had), {document}, tail_so_far, 24 - had);
+    rest.sampling = whole.sampling;
+    rest.logprobs = true;
+    rest.answer_tokens = had;
+    const auto answer = harness.run_alone(rest);
+    EXPECT_EQ(answer.tokens,
+              std::vector<uint32_t>(expected.tokens.begin() + had, expected.tokens.end()));
+    ASSERT_EQ(answer.logprobs.size(), 24 - had);
+    EXPECT_NEAR(answer.logprobs[0].logprob, expected.logprobs[had].logprob, 1e-4);
+  }
+  // The same tokens as a prompt are not penalised as an answer's, so it goes on otherwise.
+  auto tail_so_far = tail;
+  tail_so_far.insert(tail_so_far.end(), expected.tokens.begin(), expected.tokens.begin() + 12);
+  auto prompt = harness.make("prompt", {document}, tail_so_far, 12);
+  prompt.sampling = whole.sampling;
+  EXPECT_NE(harness.run_alone(prompt).tokens,
+            std::vector<uint32_t>(expected.tokens.begin() + 12, expected.tokens.end()));
+}
+
+TEST(Engine, TellsLogprobsOfEachTokenWhereAskedFor) {
+  std::mt19937 random(30);
+  Harness harness(50);
+  auto command = harness.make("r", {}, random_tokens(random, 9), 6);
+  command.logprobs = true;
+  command.top_logprobs = 3;
+  const auto answer = harness.run_alone(command);
+  ASSERT_EQ(answer.logprobs.size(), answer.tokens.size());
+  for (size_t i = 0; i < answer.tokens.size(); ++i) {
+    const TokenLogprob& logprob = answer.logprobs[i];
+    ASSERT_EQ(logprob.top_ids.size(), 3u);
+    EXPECT_EQ(logprob.top_ids[0], answer.tokens[i]);  // greedy
+    EXPECT_EQ(logprob.top_logprobs[0], logprob.logprob);
+    EXPECT_GE(logprob.top_logprobs[1], logprob.top_logprobs[2]);
+    EXPECT_LE(logprob.logprob, 0);
+  }
+}
+
+TEST(Engine, KeepsStreamsGoingWhileALongPromptEnters) {
+  std::mt19937 random(31);
+  Harness harness(200, 256);
+  harness.generate(harness.make("a", {}, random_tokens(random, 30), 200, 200));
+  harness.generate(harness.make("b", {}, random_tokens(random, 100), 200, 200));
+  while (harness.answers["b"].tokens.empty()) harness.step();
+  harness.generate(
+      harness.make("long", {random_tokens(random, 300)}, random_tokens(random, 150), 1));
+  int iterations = 0;
+  while (harness.answers["long"].tokens.empty()) {
+    const size_t streamed = harness.answers["a"].tokens.size();
+    const Duration start = harness.elapsed();
+    ASSERT_TRUE(harness.step());
+    EXPECT_LE(harness.elapsed() - start, std::chrono::milliseconds(200));
+    EXPECT_EQ(harness.answers["a"].tokens.size(), streamed + 1);
+    ++iterations;
+  }
+  // 200 ms are 50 tokens here, 32 of them a prompt's: nine tenths, whole blocks, beside two
+  // streams.
+  EXPECT_LE(iterations, 450 / 32 + 2);
+  EXPECT_GE(iterations, 450 / 48);
+  for (const char* id : {"a", "b"}) harness.send(Cancel{id});
+  harness.run();
+  // Nobody waits: a second is 250 tokens here.
+  harness.generate(
+      harness.make("alone", {random_tokens(random, 300)}, random_tokens(random, 9), 1));
+  for (int i = 0; i < 2; ++i) harness.step();
+  EXPECT_EQ(harness.answers["alone"].tokens.size(), 1u);
+}
+
 // Random commands of a controller that keeps the ledger: whatever is cancelled, preempted, dropped
 // or starved, each Generate ends once, the counts agree after every step, and what finishes says
 // what it says alone.
@@ -426,7 +331,14 @@ TEST(Engine, KeepsTheLedgerOverRandomCommands) {
       Generate command =
           harness.make(absl::StrCat("g", next++), chain, random_tokens(random, 1 + random() % 20),
                        1 + random() % 30, 1 + random() % 8);
-      if (random() % 3 == 0) command.sampling = {0.7f, 0.95f, 0, random()};
+      if (random() % 3 == 0) {
+        command.sampling = {.temperature = 0.7f,
+                            .top_p = 0.95f,
+                            .seed = random(),
+                            .presence_penalty = static_cast<float>(random() % 3) - 1,
+                            .repetition_penalty = 1.2f};
+      }
+      command.answer_tokens = random() % command.tail.size();
       if (command.reserved_blocks > harness.free()) continue;
       sent[command.request_id] = command;
       harness.generate(command);

@@ -12,11 +12,21 @@
 // proto/ragcache/worker/v1/worker.proto, which says what each means.
 namespace ragcache::worker {
 
+struct LogitBias {
+  uint32_t token = 0;
+  float bias = 0;
+};
+
 struct SamplingParameters {
   float temperature = 0;
   float top_p = 1;
   uint32_t top_k = 0;
   uint64_t seed = 0;
+  float min_p = 0;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  float repetition_penalty = 1;
+  std::vector<LogitBias> logit_bias;
 };
 
 struct SegmentSpec {
@@ -41,6 +51,9 @@ struct Generate {
   SamplingParameters sampling;
   uint32_t max_tokens = 0;
   std::vector<uint32_t> stop_tokens;
+  bool logprobs = false;
+  uint32_t top_logprobs = 0;
+  uint32_t answer_tokens = 0;  // at the tail's end
 };
 struct Cancel {
   std::string request_id;
@@ -77,10 +90,16 @@ struct SegmentReady {
   SegmentId id;
   uint32_t blocks;
 };
+struct TokenLogprob {
+  float logprob = 0;
+  std::vector<uint32_t> top_ids;
+  std::vector<float> top_logprobs;
+};
 struct Tokens {
   std::string request_id;
   std::vector<uint32_t> ids;
   std::optional<uint32_t> cached_tokens;  // with the first ones
+  std::vector<TokenLogprob> logprobs;     // one for each id, or none
 };
 struct NeedBlocks {
   std::string request_id;

@@ -13,8 +13,9 @@ namespace ragcache::worker {
 
 // One Generate while the engine has it.
 //
-// Its tokens are the segments', the tail's, and what it generated; `computed` of them have their
-// KV in `slots`. The last generated token is computed in the next iteration. Of its reservation
+// Its tokens are the segments', the tail's (which may end with what the answer had before a
+// preemption), and what it generated; `computed` of them have their KV in `slots`. The last
+// generated token is computed in the next iteration. Of its reservation
 // `taken` blocks are in its hands: those of segments being computed and the private ones (tail and
 // generated tokens).
 struct Request {
@@ -31,7 +32,8 @@ struct Request {
   std::vector<uint32_t> tokens;
   std::vector<int32_t> slots;
   size_t computed = 0;
-  size_t prompt_tokens = 0;
+  size_t given_tokens = 0;   // by Generate
+  size_t prompt_tokens = 0;  // of them; the answer's follow
 
   std::vector<Part> parts;
   size_t next_part = 0;  // parts before it are pinned and computed
@@ -44,6 +46,8 @@ struct Request {
   SamplingParameters sampling;
   uint32_t max_tokens = 0;
   std::vector<uint32_t> stop_tokens;
+  bool logprobs = false;
+  uint32_t top_logprobs = 0;
 
   uint32_t cached_tokens = 0;
   bool cached_told = false;
@@ -51,8 +55,8 @@ struct Request {
   TimePoint start{};
   TimePoint first_token{};
 
-  size_t generated() const { return tokens.size() - prompt_tokens; }
-  bool decoding() const { return tokens.size() > prompt_tokens; }
+  size_t generated() const { return tokens.size() - given_tokens; }
+  bool decoding() const { return tokens.size() > given_tokens; }
   // Where the tail begins.
   size_t tail_begin() const { return parts.empty() ? 0 : parts.back().end; }
 };
