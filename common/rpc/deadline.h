@@ -12,4 +12,10 @@ inline std::chrono::system_clock::time_point deadline_in(Duration timeout) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout);
 }
 
+// A call's deadline in steady time; TimePoint::max() if it has none.
+inline TimePoint steady_deadline(std::chrono::system_clock::time_point deadline) {
+  if (deadline == std::chrono::system_clock::time_point::max()) return TimePoint::max();
+  return steady_now() + (deadline - std::chrono::system_clock::now());
+}
+
 }  // namespace ragcache

@@ -19,6 +19,8 @@ class IncrementalDecoder {
   // The text that these tokens complete; may be empty.
   std::string push(std::span<const TokenId> ids);
   std::string push(TokenId id) { return push({&id, 1}); }
+  // Whether no character is unfinished.
+  bool between_characters() const { return pending_.empty(); }
   // The end of the answer: U+FFFD if a character is still unfinished, else nothing.
   std::string finish();
 

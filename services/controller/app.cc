@@ -1,23 +1,19 @@
 #include "services/controller/app.h"
 
 #include "common/actor/thread_runtime.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/server.h"
 #include "common/status.h"
 #include "services/controller/clients/worker_link.h"
 #include "services/controller/service.h"
 
 namespace ragcache::controller {
-namespace {
-
-// One corpus, shared by all callers.
-constexpr std::string_view kCacheScope = "shared";
-
-}  // namespace
 
 struct App::Parts {
   explicit Parts(int actor_threads) : runtime(actor_threads) {}
 
-  // Destroyed last to first: the server's calls use the actors, the actors the clients.
+  // Destroyed last to first: the server's calls use the actors, the actors the clients and metrics.
+  metrics::Registry registry;
   ThreadRuntime runtime;
   std::unique_ptr<RetrievalClient> retrieval;
   ActorRef<GroupActor> group;
@@ -35,18 +31,21 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   const Digest model = gguf->fingerprint();
 
   auto parts = std::make_unique<Parts>(static_cast<int>(config.actor_threads));
+  parts->registry = registry;
   parts->retrieval = std::make_unique<RetrievalClient>(make_channel(config.retrieval_address));
   auto metrics = std::make_shared<Metrics>(*registry);
   // Until a lease hands out terms, the start time orders the controllers of a group.
-  const uint64_t term = static_cast<uint64_t>(unix_seconds());
+  const auto start = deadline_in(Duration::zero()).time_since_epoch();
+  const auto term =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(start).count());
   parts->group = parts->runtime.spawn<GroupActor>(config, term, std::move(policy), metrics);
   parts->link = parts->runtime.spawn<WorkerLink>(make_channel(config.worker_address), model,
                                                  WorkerLink::Group(parts->group));
   parts->link.send(WorkerLink::Connect{});
 
   auto dependencies = std::make_shared<RequestActor::Dependencies>(
-      RequestActor::Dependencies{config, tokenizer, format, SegmentId::root(model, kCacheScope),
-                                 parts->retrieval->address(), GroupAddress(parts->group), metrics});
+      RequestActor::Dependencies{config, tokenizer, format, model, parts->retrieval->address(),
+                                 GroupAddress(parts->group), metrics});
   parts->service = std::make_unique<Service>(parts->runtime, std::move(dependencies), parts->group,
                                              *parts->retrieval);
   grpc::Service* services[] = {parts->service.get()};

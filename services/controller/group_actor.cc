@@ -22,12 +22,14 @@ GroupActor::GroupActor(const Config& config, uint64_t term, std::unique_ptr<Evic
 // ---- requests
 
 void GroupActor::handle(Submit submit, ActorContext& context) {
+  const auto refuse = [&submit](absl::Status status) {
+    submit.reply.send(
+        GroupEnded{submit.choice, std::move(status), worker::v1::FINISH_REASON_UNSPECIFIED});
+  };
+  if (given_up_) return refuse(no_worker());
   if (queue_.size() >= config_.max_waiting) {
-    submit.reply.send(GroupEnded{
-        absl::ResourceExhaustedError(absl::StrCat("max_waiting: ", config_.max_waiting,
-                                                  " requests wait already; try again later")),
-        worker::v1::FINISH_REASON_UNSPECIFIED});
-    return;
+    return refuse(absl::ResourceExhaustedError(absl::StrCat(
+        "max_waiting: ", config_.max_waiting, " requests wait already; try again later")));
   }
   const uint64_t arrival = ++arrivals_;
   Request request;
@@ -134,11 +136,14 @@ worker::v1::ExecuteRequest GroupActor::generate_command(const Request& request,
   }
   generate.mutable_tail_tokens()->Add(plan.tail.begin(), plan.tail.end());
   generate.mutable_tail_tokens()->Add(request.generated.begin(), request.generated.end());
+  generate.set_answer_tokens(static_cast<uint32_t>(request.generated.size()));
   generate.set_reserved_blocks(request.reserved_segment_blocks + request.reserved_private_blocks);
   *generate.mutable_sampling() = request.submit.sampling;
   generate.set_max_tokens(request.tokens_left());
   generate.mutable_stop_tokens()->Add(request.submit.stop_tokens.begin(),
                                       request.submit.stop_tokens.end());
+  generate.set_logprobs(request.submit.logprobs);
+  generate.set_top_logprobs(request.submit.top_logprobs);
   return command;
 }
 
@@ -147,16 +152,16 @@ absl::Status GroupActor::check_fits(const Submit& submit) const {
   const uint64_t context = uint64_t{plan.prompt_tokens()} + submit.max_tokens;
   if (context > info_.context_tokens()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "messages, max_tokens: the prompt's ", plan.prompt_tokens(), " tokens and max_tokens ",
+        "max_tokens: the prompt's ", plan.prompt_tokens(), " tokens and max_tokens ",
         submit.max_tokens, " are together over the model's context of ", info_.context_tokens()));
   }
   uint32_t blocks = blocks_of(static_cast<uint32_t>(plan.tail.size()) + submit.max_tokens);
   for (const SegmentSpec& spec : plan.chain) blocks += blocks_of(spec.tokens);
   if (blocks > ledger_.total()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("messages, max_tokens: the prompt's ", plan.prompt_tokens(),
-                     " tokens and max_tokens ", submit.max_tokens, " need ", blocks,
-                     " blocks of KV memory, the worker has ", ledger_.total()));
+        absl::StrCat("max_tokens: the prompt's ", plan.prompt_tokens(), " tokens and max_tokens ",
+                     submit.max_tokens, " need ", blocks, " blocks of KV memory, the worker has ",
+                     ledger_.total()));
   }
   return absl::OkStatus();
 }
@@ -249,8 +254,12 @@ void GroupActor::requeue(Request request) {
   queue_.emplace(arrival, std::move(request));
 }
 
+absl::Status GroupActor::no_worker() const {
+  return absl::UnavailableError(absl::StrCat("no worker: ", lost_reason_));
+}
+
 void GroupActor::end(Request& request, absl::Status status, worker::v1::FinishReason reason) {
-  request.submit.reply.send(GroupEnded{std::move(status), reason});
+  request.submit.reply.send(GroupEnded{request.submit.choice, std::move(status), reason});
 }
 
 void GroupActor::end_withdrawn(Request& request) {
@@ -263,9 +272,8 @@ void GroupActor::end_withdrawn(Request& request) {
 void GroupActor::handle(GetGroupStatus get, ActorContext&) {
   GroupStatus status;
   status.ready = connected_ && snapshot_complete_;
-  if (!status.ready) {
-    status.not_ready_reason = connected_ ? "the worker's snapshot is being read" : lost_reason_;
-  }
+  // The old reason stands until the worker has shown what it holds: it may yet refuse the stream.
+  if (!status.ready) status.not_ready_reason = lost_reason_;
   status.worker = info_;
   status.running = static_cast<uint32_t>(running_.size());
   status.waiting = static_cast<uint32_t>(queue_.size());

@@ -23,7 +23,8 @@ namespace ragcache::controller {
 // A request waits in the queue pinning nothing. Admission, in order of arrival: match its prefix
 // again; wait if another request is computing the next part of it; make room by eviction; reserve;
 // pin; Generate. A request that does not fit holds back the later ones until it does. What is
-// reserved and pinned returns only with the worker's terminal event, or with the worker.
+// reserved and pinned returns only with the worker's terminal event, or with the worker. Requests
+// outlive a worker that comes back soon; when none does, they fail.
 class GroupActor {
  public:
   // `term` is higher than that of any earlier controller of the group.
@@ -35,6 +36,7 @@ class GroupActor {
   void handle(WorkerConnected connected, ActorContext& context);
   void handle(WorkerEvent event, ActorContext& context);
   void handle(WorkerLost lost, ActorContext& context);
+  void handle(WorkerUnreachable unreachable, ActorContext& context);
   void handle(GetGroupStatus get, ActorContext& context);
   void handle(ClearGroupCache clear, ActorContext& context);
 
@@ -94,7 +96,10 @@ class GroupActor {
   Request take_back(Running::iterator it);
   void requeue(Request request);
   // Passes tokens on; with the first ones, counts the request's hits.
-  void deliver(Request& request, std::vector<TokenId> tokens, uint32_t cached_tokens);
+  void deliver(Request& request, TokensArrived arrived, uint32_t cached_tokens);
+  // After a while without a worker requests fail, waiting ones and new ones, until there is one.
+  void no_worker_at(TimePoint now);
+  absl::Status no_worker() const;
   void end(Request& request, absl::Status status, worker::v1::FinishReason reason);
   void end_withdrawn(Request& request);
   // Why the worker can never run it; OK if it can.
@@ -116,6 +121,8 @@ class GroupActor {
   worker::v1::GetInfoResponse info_;
   Address<worker::v1::ExecuteRequest> commands_;
   std::string lost_reason_ = "the worker has not connected yet";
+  std::optional<TimePoint> absent_since_;  // while there is no worker
+  bool given_up_ = false;
 
   std::unique_ptr<KnowledgeTree> tree_;  // of this connection
   BlockLedger ledger_;

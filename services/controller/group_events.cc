@@ -14,6 +14,8 @@ namespace {
 // Times a request is sent again after it lost its worker, or found its prefix gone.
 constexpr uint32_t kMaxWorkerLosses = 2;
 constexpr uint32_t kMaxMisses = 3;
+// How long requests wait for a worker that is gone: it may just be loading its model.
+constexpr Duration kMaxWorkerAbsence = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -35,7 +37,10 @@ void GroupActor::handle(WorkerConnected connected, ActorContext& context) {
 
 void GroupActor::handle(WorkerLost lost, ActorContext& context) {
   if (!connected_ || lost.connection != connection_) return;
-  log::warn("worker lost", {{"reason", lost.reason}, {"running", running_.size()}});
+  // A stream that was refused was none: the link tells why, once.
+  if (snapshot_complete_) {
+    log::warn("worker lost", {{"reason", lost.reason}, {"running", running_.size()}});
+  }
   connected_ = false;
   lost_reason_ = lost.reason;
   pending_growth_.clear();
@@ -54,7 +59,26 @@ void GroupActor::handle(WorkerLost lost, ActorContext& context) {
   }
   tree_.reset();
   ledger_ = BlockLedger();
+  no_worker_at(context.now());
   dispatch(context);
+}
+
+void GroupActor::handle(WorkerUnreachable unreachable, ActorContext& context) {
+  if (connected_) return;
+  lost_reason_ = std::move(unreachable.reason);
+  no_worker_at(context.now());
+}
+
+void GroupActor::no_worker_at(TimePoint now) {
+  if (!absent_since_.has_value()) absent_since_ = now;
+  if (now - *absent_since_ < kMaxWorkerAbsence) return;
+  given_up_ = true;
+  for (auto& [arrival, request] : queue_) {
+    metrics_->failed.Increment();
+    end(request, no_worker(), worker::v1::FINISH_REASON_UNSPECIFIED);
+  }
+  queue_.clear();
+  update_gauges();
 }
 
 void GroupActor::handle(WorkerEvent event, ActorContext& context) {
@@ -106,7 +130,10 @@ void GroupActor::on_snapshot(const worker::v1::Snapshot& snapshot) {
     if (!tree_->restore({*id, entry.token_count()}, parent, is_root)) homeless.push_back(*id);
   }
   drop(homeless);
-  snapshot_complete_ = snapshot.last_page();
+  if (!snapshot.last_page()) return;
+  snapshot_complete_ = true;
+  absent_since_.reset();
+  given_up_ = false;
 }
 
 void GroupActor::on_segment_ready(const worker::v1::SegmentReady& ready) {
@@ -130,24 +157,29 @@ void GroupActor::on_segment_ready(const worker::v1::SegmentReady& ready) {
 void GroupActor::on_tokens(const worker::v1::Tokens& tokens) {
   Request* request = find_running(tokens.request_id());
   if (request == nullptr) return;
-  deliver(*request, {tokens.ids().begin(), tokens.ids().end()}, tokens.cached_device_tokens());
+  TokensArrived arrived;
+  arrived.tokens.assign(tokens.ids().begin(), tokens.ids().end());
+  arrived.logprobs.assign(tokens.logprobs().begin(), tokens.logprobs().end());
+  deliver(*request, std::move(arrived), tokens.cached_device_tokens());
 }
 
-void GroupActor::deliver(Request& request, std::vector<TokenId> tokens, uint32_t cached_tokens) {
-  TokensArrived arrived;
+void GroupActor::deliver(Request& request, TokensArrived arrived, uint32_t cached_tokens) {
+  arrived.choice = request.submit.choice;
   arrived.admitted = request.admitted;
   if (!request.hits_counted) {
     request.hits_counted = true;
     const uint32_t hits = std::min(cached_tokens, request.first_cached_tokens.value_or(0));
-    const uint32_t queries = request.submit.plan->prefix_tokens();
     arrived.cached_tokens = hits;
-    queried_tokens_ += queries;
-    hit_tokens_ += hits;
-    metrics_->queries_tokens.Increment(queries);
-    metrics_->hits_device_tokens.Increment(hits);
+    // Further choices find what the first one computed: that is no work that the cache saved.
+    if (request.submit.choice == 0) {
+      const uint32_t queries = request.submit.plan->prefix_tokens();
+      queried_tokens_ += queries;
+      hit_tokens_ += hits;
+      metrics_->queries_tokens.Increment(queries);
+      metrics_->hits_device_tokens.Increment(hits);
+    }
   }
-  request.generated.insert(request.generated.end(), tokens.begin(), tokens.end());
-  arrived.tokens = std::move(tokens);
+  request.generated.insert(request.generated.end(), arrived.tokens.begin(), arrived.tokens.end());
   if (!request.withdrawn) request.submit.reply.send(std::move(arrived));
 }
 

@@ -20,13 +20,16 @@ namespace ragcache::controller {
 // ---- GroupActor to RequestActor
 
 struct TokensArrived {
+  uint32_t choice;
   std::vector<TokenId> tokens;
-  std::optional<uint32_t> cached_tokens;  // with the request's first token
-  TimePoint admitted;                     // when the request left the queue
+  std::vector<worker::v1::TokenLogprob> logprobs;  // one for each token, if asked for
+  std::optional<uint32_t> cached_tokens;           // with the choice's first token
+  TimePoint admitted;                              // when the choice left the queue
 };
 
-// The request's end: OK after the last token, else why it failed. Nothing follows.
+// A choice's end: OK after the last token, else why it failed. Nothing of it follows.
 struct GroupEnded {
+  uint32_t choice;
   absl::Status status;
   worker::v1::FinishReason reason;
 };
@@ -35,12 +38,16 @@ using RequestEvents = Address<TokensArrived, GroupEnded>;
 
 // ---- to GroupActor
 
+// One choice of an answer: the worker's request.
 struct Submit {
   std::string request_id;  // unique in this controller
+  uint32_t choice;         // of the caller's request; its first one counts as the cache's query
   std::shared_ptr<const PromptPlan> plan;
   types::v1::Sampling sampling;
-  uint32_t max_tokens;
+  uint32_t max_tokens;  // 0: the service's default
   std::vector<TokenId> stop_tokens;
+  bool logprobs;
+  uint32_t top_logprobs;
   RequestEvents reply;
 };
 
@@ -64,6 +71,11 @@ struct WorkerEvent {
 
 struct WorkerLost {
   uint64_t connection;
+  std::string reason;
+};
+
+// An attempt to connect failed. Comes again and again until one succeeds.
+struct WorkerUnreachable {
   std::string reason;
 };
 
@@ -98,6 +110,7 @@ using GroupAddress = Address<Submit, Withdraw>;
 struct DocumentsFound {
   absl::Status status;
   std::vector<types::v1::Document> documents;  // in prompt order
+  types::v1::CacheScope cache_scope;           // of their corpus
 };
 
 struct FindDocuments {
@@ -105,6 +118,9 @@ struct FindDocuments {
   std::string query;                      // searched for, unless
   std::vector<std::string> document_ids;  // these are named
   uint32_t top_k;
+  std::string corpus;
+  types::v1::Filter filter;
+  TimePoint deadline;
   Address<DocumentsFound> reply;
 };
 
@@ -123,7 +139,9 @@ struct AnswerEnded {
 
 using AnswerSink = Address<v1::AnswerResponse, AnswerEnded>;
 
-struct Start {};
+struct Start {
+  TimePoint deadline = TimePoint::max();  // of the client's call
+};
 struct ClientGone {};
 
 }  // namespace ragcache::controller

@@ -4,20 +4,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 
 namespace ragcache::controller {
 namespace {
 
-constexpr int kMaxMessages = 1024;
-constexpr size_t kMaxContentBytes = 4 << 20;
-constexpr uint32_t kMaxTopK = 100;
-constexpr int kMaxNamedDocuments = 100;
-constexpr int kMaxStopStrings = 16;
-constexpr size_t kMaxStopBytes = 256;
 // An embedder reads a few hundred tokens; of a longer question only the beginning is searched for.
 constexpr size_t kMaxQueryBytes = 8 << 10;
 
-absl::Status invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+constexpr Duration kSearchTimeout = std::chrono::seconds(30);
+// A retrieval service that is restarted is waited for.
+constexpr Duration kRetryFor = std::chrono::seconds(10);
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
 
 std::vector<ChatMessage> turns_of(const v1::AnswerRequest& request) {
   std::vector<ChatMessage> turns;
@@ -41,92 +40,86 @@ std::string system_of(const v1::AnswerRequest& request, const Config& config) {
   return first.role() == v1::ROLE_SYSTEM ? first.content() : config.system_prompt;
 }
 
-}  // namespace
-
-absl::Status validate(const v1::AnswerRequest& request) {
-  if (request.request_id().empty()) return invalid("request_id: must not be empty");
-  if (request.messages().empty()) return invalid("messages: must not be empty");
-  if (request.messages_size() > kMaxMessages) {
-    return invalid(
-        absl::StrCat("messages: has ", request.messages_size(), " items, at most ", kMaxMessages));
-  }
-  for (int i = 0; i < request.messages_size(); ++i) {
-    const v1::Message& message = request.messages(i);
-    if (message.role() == v1::ROLE_UNSPECIFIED || !v1::Role_IsValid(message.role())) {
-      return invalid(absl::StrCat("messages[", i, "].role: must be system, user or assistant"));
-    }
-    if (message.role() == v1::ROLE_SYSTEM && i > 0) {
-      return invalid(absl::StrCat("messages[", i, "].role: only the first may be system"));
-    }
-    if (message.content().size() > kMaxContentBytes) {
-      return invalid(absl::StrCat("messages[", i, "].content: is ", message.content().size(),
-                                  " bytes, at most ", kMaxContentBytes));
-    }
-  }
-  const v1::Message& last = request.messages(request.messages_size() - 1);
-  if (last.role() != v1::ROLE_USER || last.content().empty()) {
-    return invalid("messages: the last one must be the user's and not empty");
-  }
-  const v1::Retrieval& retrieval = request.retrieval();
-  if (retrieval.enabled() && retrieval.document_ids().empty() &&
-      (retrieval.top_k() < 1 || retrieval.top_k() > kMaxTopK)) {
-    return invalid(
-        absl::StrCat("rag.top_k: is ", retrieval.top_k(), ", must be from 1 to ", kMaxTopK));
-  }
-  if (retrieval.document_ids_size() > kMaxNamedDocuments) {
-    return invalid(absl::StrCat("rag.documents: has ", retrieval.document_ids_size(),
-                                " items, at most ", kMaxNamedDocuments));
-  }
-  const types::v1::Sampling& sampling = request.sampling();
-  if (!(sampling.temperature() >= 0 && sampling.temperature() <= 2)) {
-    return invalid(
-        absl::StrCat("temperature: is ", sampling.temperature(), ", must be from 0 to 2"));
-  }
-  if (!(sampling.top_p() > 0 && sampling.top_p() <= 1)) {
-    return invalid(absl::StrCat("top_p: is ", sampling.top_p(), ", must be over 0 and at most 1"));
-  }
-  if (request.stop_size() > kMaxStopStrings) {
-    return invalid(
-        absl::StrCat("stop: has ", request.stop_size(), " strings, at most ", kMaxStopStrings));
-  }
-  for (const std::string& stop : request.stop()) {
-    if (stop.empty() || stop.size() > kMaxStopBytes) {
-      return invalid(absl::StrCat("stop: a string is ", stop.size(), " bytes, must be from 1 to ",
-                                  kMaxStopBytes));
-    }
-  }
-  return absl::OkStatus();
+RawPart part_of(const v1::RawPrompt::Part& part) {
+  if (!part.has_tokens()) return part.text();
+  return std::vector<TokenId>(part.tokens().ids().begin(), part.tokens().ids().end());
 }
+
+absl::StatusOr<std::vector<PromptDocument>> prompt_documents(
+    std::span<const types::v1::Document> documents) {
+  std::vector<PromptDocument> result;
+  for (const types::v1::Document& document : documents) {
+    PromptDocument item;
+    item.tokens.assign(document.segment_tokens().begin(), document.segment_tokens().end());
+    if (document.token_digest().size() != item.token_digest.size()) {
+      return absl::InternalError("retrieval sent a document without its token digest");
+    }
+    std::copy(document.token_digest().begin(), document.token_digest().end(),
+              item.token_digest.begin());
+    result.push_back(std::move(item));
+  }
+  return result;
+}
+
+}  // namespace
 
 RequestActor::RequestActor(std::shared_ptr<const Dependencies> dependencies,
                            v1::AnswerRequest request, AnswerSink sink, ActorRef<RequestActor> self)
     : dependencies_(std::move(dependencies)),
       request_(std::move(request)),
       sink_(std::move(sink)),
-      self_(self),
-      text_(dependencies_->tokenizer, {request_.stop().begin(), request_.stop().end()}) {}
+      self_(self) {}
 
-void RequestActor::handle(Start, ActorContext& context) {
+// ---- documents
+
+void RequestActor::handle(Start start, ActorContext& context) {
   arrived_ = context.now();
   searched_ = arrived_;
-  if (client_gone_) return fail(absl::CancelledError("the client went away"), context);
+  deadline_ = start.deadline;
+  const SegmentId root = chain_root(types::v1::CACHE_SCOPE_TENANT);
+  if (request_.has_raw_prompt()) {
+    const v1::RawPrompt& prompt = request_.raw_prompt();
+    std::vector<RawPart> segments;
+    for (const auto& segment : prompt.segments()) segments.push_back(part_of(segment));
+    return submit(
+        make_raw_plan(*dependencies_->tokenizer, root, std::move(segments), part_of(prompt.tail())),
+        context);
+  }
+  if (!request_.retrieval().enabled()) return submit(make_plan(root, {}), context);
+  pause_ = kFirstPause;
+  search();
+}
+
+void RequestActor::search() {
   const v1::Retrieval& retrieval = request_.retrieval();
-  if (!retrieval.enabled()) return submit({}, context);
   state_ = State::kSearching;
   dependencies_->retrieval.send(
       FindDocuments{request_.request_id(),
                     query_of(request_.messages(request_.messages_size() - 1).content()),
                     {retrieval.document_ids().begin(), retrieval.document_ids().end()},
                     retrieval.top_k(),
+                    retrieval.corpus(),
+                    retrieval.filter(),
+                    std::min(deadline_, arrived_ + kSearchTimeout),
                     self_});
+}
+
+void RequestActor::handle(SearchAgain, ActorContext&) {
+  if (state_ == State::kPausing) search();
 }
 
 void RequestActor::handle(DocumentsFound found, ActorContext& context) {
   if (state_ != State::kSearching) return;
+  if (absl::IsUnavailable(found.status) &&
+      context.now() + pause_ < std::min(deadline_, arrived_ + kRetryFor)) {
+    state_ = State::kPausing;
+    self_.send_after(pause_, SearchAgain{});
+    pause_ = std::min(2 * pause_, kLongestPause);
+    return;
+  }
   searched_ = context.now();
   dependencies_->metrics->search_seconds.Observe(to_seconds(searched_ - arrived_));
   usage_.set_search_us(to_us(searched_ - arrived_));
-  if (client_gone_) return fail(absl::CancelledError("the client went away"), context);
   if (!found.status.ok()) return fail(std::move(found.status), context);
 
   v1::AnswerResponse response;
@@ -137,42 +130,70 @@ void RequestActor::handle(DocumentsFound found, ActorContext& context) {
     shown.set_id(document.id());
     shown.set_title(document.title());
     shown.set_score(document.score());
+    shown.set_source_id(document.source_id());
+    shown.set_content_digest(document.content_digest());
+    *shown.mutable_metadata() = document.metadata();
   }
   sink_.send(std::move(response));
-  submit(std::move(found.documents), context);
+  submit(make_plan(chain_root(found.cache_scope), found.documents), context);
 }
 
-void RequestActor::submit(std::vector<types::v1::Document> documents, ActorContext& context) {
-  std::vector<PromptDocument> prompt_documents;
-  for (types::v1::Document& document : documents) {
-    PromptDocument item;
-    item.tokens.assign(document.segment_tokens().begin(), document.segment_tokens().end());
-    if (document.token_digest().size() != item.token_digest.size()) {
-      return fail(absl::InternalError("retrieval sent a document without its token digest"),
-                  context);
-    }
-    std::copy(document.token_digest().begin(), document.token_digest().end(),
-              item.token_digest.begin());
-    prompt_documents.push_back(std::move(item));
+// ---- the prompt
+
+SegmentId RequestActor::chain_root(types::v1::CacheScope scope) const {
+  if (scope == types::v1::CACHE_SCOPE_SHARED) {
+    return SegmentId::root(dependencies_->model, "shared");
   }
-  auto plan = make_prompt_plan(*dependencies_->format, dependencies_->chain_root,
-                               system_of(request_, dependencies_->config),
-                               std::move(prompt_documents), turns_of(request_));
-  if (!plan.ok()) return fail(plan.status(), context);
-
-  usage_.set_prompt_tokens((*plan)->prompt_tokens());
-  const auto stop = dependencies_->format->stop_tokens();
-  state_ = State::kSubmitted;
-  dependencies_->group.send(Submit{request_.request_id(),
-                                   *std::move(plan),
-                                   request_.sampling(),
-                                   request_.max_tokens(),
-                                   {stop.begin(), stop.end()},
-                                   self_});
+  const std::string& tenant = request_.tenant();
+  return SegmentId::root(dependencies_->model,
+                         absl::StrCat("tenant/", tenant.empty() ? "default" : tenant));
 }
+
+RequestActor::Plan RequestActor::make_plan(const SegmentId& root,
+                                           std::span<const types::v1::Document> documents) const {
+  RAG_ASSIGN_OR_RETURN(std::vector<PromptDocument> prepared, prompt_documents(documents));
+  return make_prompt_plan(*dependencies_->format, root, system_of(request_, dependencies_->config),
+                          std::move(prepared), turns_of(request_));
+}
+
+void RequestActor::submit(Plan plan, ActorContext& context) {
+  if (!plan.ok()) return fail(plan.status(), context);
+  usage_.set_prompt_tokens((*plan)->prompt_tokens());
+  state_ = State::kAnswering;
+
+  std::vector<TokenId> stop(request_.stop_token_ids().begin(), request_.stop_token_ids().end());
+  if (!request_.ignore_eos()) {
+    const auto own = dependencies_->format->stop_tokens();
+    stop.insert(stop.end(), own.begin(), own.end());
+  }
+  const uint32_t n = std::max(request_.n(), 1u);
+  choices_.reserve(n);
+  for (uint32_t choice = 0; choice < n; ++choice) {
+    choices_.emplace_back(choice, dependencies_->tokenizer,
+                          std::vector<std::string>(request_.stop().begin(), request_.stop().end()));
+    types::v1::Sampling sampling = request_.sampling();
+    sampling.set_seed(sampling.seed() + choice);
+    dependencies_->group.send(Submit{.request_id = id_of(choice),
+                                     .choice = choice,
+                                     .plan = *plan,
+                                     .sampling = std::move(sampling),
+                                     .max_tokens = request_.max_tokens(),
+                                     .stop_tokens = stop,
+                                     .logprobs = request_.logprobs(),
+                                     .top_logprobs = request_.top_logprobs(),
+                                     .reply = self_});
+  }
+}
+
+std::string RequestActor::id_of(uint32_t choice) const {
+  return absl::StrCat(request_.request_id(), "#", choice);
+}
+
+// ---- the answer
 
 void RequestActor::handle(TokensArrived arrived, ActorContext& context) {
-  if (state_ != State::kSubmitted) return;
+  Choice& choice = choices_[arrived.choice];
+  if (state_ != State::kAnswering || choice.state != Choice::State::kAnswering) return;
   if (!first_token_.has_value()) {
     first_token_ = context.now();
     usage_.set_ttft_us(to_us(*first_token_ - arrived_));
@@ -180,65 +201,82 @@ void RequestActor::handle(TokensArrived arrived, ActorContext& context) {
     dependencies_->metrics->ttft_seconds.Observe(to_seconds(*first_token_ - arrived_));
     dependencies_->metrics->queue_seconds.Observe(to_seconds(arrived.admitted - searched_));
   }
-  if (arrived.cached_tokens.has_value()) usage_.set_cached_tokens(*arrived.cached_tokens);
+  // Of the first choice: what the others find cached is mostly its own.
+  if (arrived.choice == 0 && arrived.cached_tokens.has_value()) {
+    usage_.set_cached_tokens(*arrived.cached_tokens);
+  }
   usage_.set_completion_tokens(usage_.completion_tokens() +
                                static_cast<uint32_t>(arrived.tokens.size()));
-  send_delta(text_.append(arrived.tokens));
-  if (!text_.stopped()) return;
-  // The answer is complete for the client; the worker still has to let go.
-  complete(worker::v1::FINISH_REASON_STOP, context);
-  state_ = State::kStopping;
-  dependencies_->group.send(Withdraw{request_.request_id()});
+  tell(choice.append(arrived.tokens, arrived.logprobs));
+  if (!choice.stopped()) return;
+  withdraw(choice, arrived.choice);
+  end_choice(arrived.choice, worker::v1::FINISH_REASON_STOP, context);
 }
 
 void RequestActor::handle(GroupEnded ended, ActorContext& context) {
-  switch (state_) {
-    case State::kSubmitted:
-      if (!ended.status.ok()) return fail(std::move(ended.status), context);
-      send_delta(text_.finish());
-      complete(ended.reason, context);
-      state_ = State::kDone;
-      context.stop();
-      return;
-    case State::kStopping:
-      state_ = State::kDone;
-      context.stop();
-      return;
-    default:
-      return;
+  Choice& choice = choices_[ended.choice];
+  const bool answering = choice.state == Choice::State::kAnswering;
+  choice.state = Choice::State::kDone;
+  if (state_ == State::kAnswering && answering) {
+    if (!ended.status.ok()) return fail(std::move(ended.status), context);
+    tell(choice.finish());
+    end_choice(ended.choice, ended.reason, context);
   }
+  stop_if_done(context);
 }
 
-void RequestActor::handle(ClientGone, ActorContext&) {
-  client_gone_ = true;
+void RequestActor::handle(ClientGone, ActorContext& context) {
+  if (state_ == State::kEnding) return;
   if (state_ == State::kSearching) {
     dependencies_->retrieval.send(CancelFind{request_.request_id()});
-  } else if (state_ == State::kSubmitted) {
-    dependencies_->group.send(Withdraw{request_.request_id()});
   }
+  fail(absl::CancelledError("the client went away"), context);
 }
 
-void RequestActor::send_delta(std::string text) {
-  if (text.empty()) return;
+void RequestActor::tell(std::optional<v1::Delta> delta) {
+  if (!delta.has_value()) return;
   v1::AnswerResponse response;
-  response.mutable_delta()->set_text(std::move(text));
+  *response.mutable_delta() = *std::move(delta);
   sink_.send(std::move(response));
 }
 
-void RequestActor::complete(worker::v1::FinishReason reason, ActorContext& context) {
-  usage_.set_reason(reason == worker::v1::FINISH_REASON_LENGTH ? v1::FINISH_REASON_LENGTH
-                                                               : v1::FINISH_REASON_STOP);
+void RequestActor::end_choice(uint32_t choice, worker::v1::FinishReason reason,
+                              ActorContext& context) {
+  v1::AnswerResponse ended;
+  ended.mutable_choice_ended()->set_choice(choice);
+  ended.mutable_choice_ended()->set_reason(reason == worker::v1::FINISH_REASON_LENGTH
+                                               ? v1::FINISH_REASON_LENGTH
+                                               : v1::FINISH_REASON_STOP);
+  if (choice == 0) usage_.set_reason(ended.choice_ended().reason());
+  sink_.send(std::move(ended));
+  if (++choices_ended_ < choices_.size()) return;
+  state_ = State::kEnding;
   usage_.set_total_us(to_us(context.now() - arrived_));
-  v1::AnswerResponse response;
-  *response.mutable_completed() = usage_;
-  sink_.send(std::move(response));
+  v1::AnswerResponse completed;
+  *completed.mutable_completed() = usage_;
+  sink_.send(std::move(completed));
   sink_.send(AnswerEnded{absl::OkStatus()});
 }
 
 void RequestActor::fail(absl::Status status, ActorContext& context) {
-  state_ = State::kDone;
+  state_ = State::kEnding;
   sink_.send(AnswerEnded{std::move(status)});
-  context.stop();
+  for (uint32_t i = 0; i < choices_.size(); ++i) {
+    if (choices_[i].state == Choice::State::kAnswering) withdraw(choices_[i], i);
+  }
+  stop_if_done(context);
+}
+
+void RequestActor::withdraw(Choice& choice, uint32_t index) {
+  choice.state = Choice::State::kStopping;
+  dependencies_->group.send(Withdraw{id_of(index)});
+}
+
+void RequestActor::stop_if_done(ActorContext& context) {
+  const bool done = std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+    return choice.state == Choice::State::kDone;
+  });
+  if (state_ == State::kEnding && done) context.stop();
 }
 
 }  // namespace ragcache::controller

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
+#include "services/controller/validate.h"
 
 namespace ragcache::controller {
 namespace {
@@ -103,9 +105,12 @@ Service::Service(ActorRuntime& runtime,
       retrieval_(retrieval),
       open_requests_(std::make_shared<std::atomic<uint32_t>>(0)) {}
 
-grpc::ServerWriteReactor<v1::AnswerResponse>* Service::Answer(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::AnswerResponse>* Service::Answer(grpc::CallbackServerContext* context,
                                                               const v1::AnswerRequest* request) {
-  if (absl::Status status = validate(*request); !status.ok()) return new Refusal(status);
+  const uint32_t vocabulary = dependencies_->tokenizer->vocabulary_size();
+  if (absl::Status status = validate(*request, vocabulary); !status.ok()) {
+    return new Refusal(status);
+  }
   const uint32_t limit = dependencies_->config.max_requests;
   if (open_requests_->fetch_add(1) >= limit) {
     open_requests_->fetch_sub(1);
@@ -117,7 +122,7 @@ grpc::ServerWriteReactor<v1::AnswerResponse>* Service::Answer(grpc::CallbackServ
   v1::AnswerRequest own = *request;
   own.set_request_id(absl::StrCat(request->request_id(), "/", calls_.fetch_add(1) + 1));
   auto actor = runtime_.spawn<RequestActor>(dependencies_, std::move(own), call->sink(call));
-  actor.send(Start{});
+  actor.send(Start{steady_deadline(context->deadline())});
   call->set_actor(actor);
   return call.get();
 }
@@ -155,6 +160,9 @@ void Service::status(std::function<void(v1::GetStatusResponse)> done) const {
       } else if (info->tokenizer_fingerprint() != std::string(tokenizer.begin(), tokenizer.end())) {
         not_ready("retrieval tokenises with another model than the controller's");
       } else {
+        if (!info->ready()) {
+          not_ready(absl::StrCat("retrieval: ", info->not_ready_reason()));
+        }
         response->set_documents(info->documents());
         response->set_index_kind(info->index_kind());
       }

@@ -153,6 +153,7 @@ grpc::ServerUnaryReactor* Service::GetInfo(grpc::CallbackServerContext* context,
   response->set_dimension(embedder_.dimension());
   response->set_embedding_model(embedding_model_);
   response->set_tokenizer_fingerprint(bytes_text(corpus_.tokenizer_fingerprint()));
+  response->set_ready(true);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

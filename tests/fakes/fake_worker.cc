@@ -8,19 +8,27 @@ namespace ragcache::fakes {
 
 using worker::v1::ExecuteResponse;
 
-uint32_t FakeModel::next(const std::vector<uint32_t>& context) {
-  const Digest digest = digest_of_tokens(context);
-  if (digest[0] % 64 == 0) return kStop;
-  return 3 + digest[1] % 6;
+FakeModel::Token FakeModel::next(const std::vector<uint32_t>& context, size_t answer_begin,
+                                 uint64_t seed) {
+  RAG_CHECK(answer_begin <= context.size());
+  std::vector<uint32_t> all = context;
+  all.push_back(static_cast<uint32_t>(answer_begin));
+  all.push_back(static_cast<uint32_t>(seed));
+  const Digest digest = digest_of_tokens(all);
+  const uint32_t id = digest[0] % 64 == 0 ? kEnd : 3 + digest[1] % 6;
+  return {id, -static_cast<float>(digest[2]) / 16};
 }
 
-std::vector<uint32_t> FakeModel::answer(std::vector<uint32_t> prompt, uint32_t max_tokens) {
-  std::vector<uint32_t> tokens;
+std::vector<FakeModel::Token> FakeModel::answer(std::vector<uint32_t> prompt, uint64_t seed,
+                                                uint32_t max_tokens,
+                                                const std::vector<uint32_t>& stop_tokens) {
+  const size_t begin = prompt.size();
+  std::vector<Token> tokens;
   while (tokens.size() < max_tokens) {
-    const uint32_t token = next(prompt);
-    if (token == kStop) break;
+    const Token token = next(prompt, begin, seed);
+    if (std::find(stop_tokens.begin(), stop_tokens.end(), token.id) != stop_tokens.end()) break;
     tokens.push_back(token);
-    prompt.push_back(token);
+    prompt.push_back(token.id);
   }
   return tokens;
 }
@@ -42,12 +50,18 @@ void FakeWorker::handle(Die, ActorContext& context) {
   context.stop();
 }
 
-void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext&) {
+void FakeWorker::handle(Refuse, ActorContext&) { refuses_ = true; }
+
+void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext& context) {
   RAG_CHECK(command.command() == ++last_command_);
   using Body = worker::v1::ExecuteRequest::BodyCase;
   switch (command.body_case()) {
     case Body::kOpen: {
       RAG_CHECK(last_command_ == 1);
+      if (refuses_) {
+        group_.send(controller::WorkerLost{connection_, kRefusal});
+        return context.stop();
+      }
       ExecuteResponse event;
       event.mutable_snapshot()->set_last_page(true);
       tell(std::move(event));
@@ -106,13 +120,20 @@ void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext&) {
 
 void FakeWorker::generate(const worker::v1::Generate& command) {
   RAG_CHECK(!running_.contains(command.request_id()));
-  RAG_CHECK(command.tail_tokens_size() > 0 && command.max_tokens() > 0);
+  RAG_CHECK(command.max_tokens() > 0);
+  RAG_CHECK(command.answer_tokens() < static_cast<uint32_t>(command.tail_tokens_size()));
   Running request;
   request.generate = command;
   std::vector<std::string> missing;
   uint32_t missing_blocks = 0;
   for (int i = 0; i < command.segments_size(); ++i) {
     const worker::v1::Segment& segment = command.segments(i);
+    if (i > 0) {
+      const std::vector<uint32_t> tokens(segment.tokens().begin(), segment.tokens().end());
+      RAG_CHECK(SegmentId::derive(*SegmentId::parse(command.segments(i - 1).id()),
+                                  digest_of_tokens(tokens))
+                    .as_bytes() == segment.id());
+    }
     const bool expected = segment.expected_tier() == types::v1::TIER_DEVICE;
     auto it = segments_.find(segment.id());
     RAG_CHECK(expected || it == segments_.end() || !missing.empty());
@@ -208,24 +229,36 @@ void FakeWorker::advance(Running& request, ActorContext&) {
     }
     return;
   }
-  const uint32_t token = FakeModel::next(request.context);
-  if (token != FakeModel::kStop) {
+  const worker::v1::Generate& generate = request.generate;
+  const size_t answer_begin = request.context.size() - request.generated - generate.answer_tokens();
+  const auto [token, logprob] =
+      FakeModel::next(request.context, answer_begin, generate.sampling().seed());
+  const bool stops = std::find(generate.stop_tokens().begin(), generate.stop_tokens().end(),
+                               token) != generate.stop_tokens().end();
+  if (!stops) {
     ExecuteResponse event;
-    event.mutable_tokens()->set_request_id(id);
-    event.mutable_tokens()->add_ids(token);
-    if (!request.first_told)
-      event.mutable_tokens()->set_cached_device_tokens(request.cached_tokens);
+    worker::v1::Tokens& tokens = *event.mutable_tokens();
+    tokens.set_request_id(id);
+    tokens.add_ids(token);
+    if (!request.first_told) tokens.set_cached_device_tokens(request.cached_tokens);
+    if (generate.logprobs()) {
+      worker::v1::TokenLogprob& told = *tokens.add_logprobs();
+      told.set_logprob(logprob);
+      for (uint32_t top = 0; top < generate.top_logprobs(); ++top) {
+        told.add_top_ids(top);
+        told.add_top_logprobs(logprob);
+      }
+    }
     tell(std::move(event));
     request.context.push_back(token);
     ++request.generated;
   }
   request.first_told = true;
-  if (token == FakeModel::kStop || request.generated == request.generate.max_tokens()) {
+  if (stops || request.generated == generate.max_tokens()) {
     ExecuteResponse event;
     worker::v1::Finished& finished = *event.mutable_finished();
     finished.set_request_id(id);
-    finished.set_reason(token == FakeModel::kStop ? worker::v1::FINISH_REASON_STOP
-                                                  : worker::v1::FINISH_REASON_LENGTH);
+    finished.set_reason(stops ? worker::v1::FINISH_REASON_STOP : worker::v1::FINISH_REASON_LENGTH);
     finished.set_cached_device_tokens(request.cached_tokens);
     end(id);
     tell(std::move(event));

@@ -14,11 +14,18 @@
 namespace ragcache::fakes {
 
 // The next token of any context, and so the answer of any prompt: a plain function, so that every
-// way to an answer (cached, preempted, sent again) can be checked against it.
+// way to an answer (cached, preempted, sent again) can be checked against it. As penalties would,
+// it depends on where in the context the answer begins.
 struct FakeModel {
-  static constexpr uint32_t kStop = 2;
-  static uint32_t next(const std::vector<uint32_t>& context);
-  static std::vector<uint32_t> answer(std::vector<uint32_t> prompt, uint32_t max_tokens);
+  static constexpr uint32_t kEnd = 2;
+  struct Token {
+    uint32_t id;
+    float logprob;
+  };
+  static Token next(const std::vector<uint32_t>& context, size_t answer_begin, uint64_t seed);
+  // Ends before a stop token.
+  static std::vector<Token> answer(std::vector<uint32_t> prompt, uint64_t seed, uint32_t max_tokens,
+                                   const std::vector<uint32_t>& stop_tokens);
 };
 
 // A worker group in simulation: keeps the segment protocol to the letter and aborts when the
@@ -31,12 +38,16 @@ class FakeWorker {
   struct Connect {};
   // The process dies: what it had is gone, what it would still say is never said.
   struct Die {};
+  // Another controller has taken over: refuses the stream, with this word.
+  struct Refuse {};
+  static constexpr const char* kRefusal = "another controller has taken over";
 
   FakeWorker(uint64_t connection, uint32_t total_blocks, Group group, ActorRef<FakeWorker> self);
 
   void handle(Connect connect, ActorContext& context);
   void handle(worker::v1::ExecuteRequest command, ActorContext& context);
   void handle(Die die, ActorContext& context);
+  void handle(Refuse refuse, ActorContext& context);
 
   struct Step {};
   void handle(Step step, ActorContext& context);
@@ -88,6 +99,7 @@ class FakeWorker {
   uint64_t last_command_ = 0;
   uint64_t events_ = 0;
   bool stepping_ = false;
+  bool refuses_ = false;
 };
 
 }  // namespace ragcache::fakes

@@ -10,7 +10,6 @@
 namespace ragcache::controller {
 namespace {
 
-constexpr Duration kSearchTimeout = std::chrono::seconds(30);
 constexpr Duration kInfoTimeout = std::chrono::seconds(2);
 
 }  // namespace
@@ -60,7 +59,9 @@ class RetrievalClient::Calls : public std::enable_shared_from_this<Calls> {
         : calls_(std::move(calls)), find_(std::move(find)) {
       request_.set_query(find_.query);
       request_.set_top_k(find_.top_k);
-      context_->set_deadline(deadline_in(kSearchTimeout));
+      request_.set_corpus(find_.corpus);
+      *request_.mutable_filter() = find_.filter;
+      context_->set_deadline(deadline_in(find_.deadline - steady_now()));
     }
 
     void start(std::shared_ptr<Search> self) {
@@ -74,6 +75,7 @@ class RetrievalClient::Calls : public std::enable_shared_from_this<Calls> {
     void OnReadDone(bool ok) override {
       if (!ok) return;
       final_ = response_.final();
+      cache_scope_ = response_.cache_scope();
       documents_.assign(std::make_move_iterator(response_.mutable_documents()->begin()),
                         std::make_move_iterator(response_.mutable_documents()->end()));
       StartRead(&response_);
@@ -83,7 +85,7 @@ class RetrievalClient::Calls : public std::enable_shared_from_this<Calls> {
       calls_->forget(find_.request_id);
       absl::Status result = from_grpc_status(status);
       if (result.ok() && !final_) result = absl::InternalError("the search ended without a result");
-      find_.reply.send(DocumentsFound{std::move(result), std::move(documents_)});
+      find_.reply.send(DocumentsFound{std::move(result), std::move(documents_), cache_scope_});
       self_.reset();
     }
 
@@ -95,6 +97,7 @@ class RetrievalClient::Calls : public std::enable_shared_from_this<Calls> {
     retrieval::v1::SearchRequest request_;
     retrieval::v1::SearchResponse response_;
     std::vector<types::v1::Document> documents_;
+    types::v1::CacheScope cache_scope_ = types::v1::CACHE_SCOPE_UNSPECIFIED;
     bool final_ = false;
   };
 
@@ -110,16 +113,18 @@ class RetrievalClient::Calls : public std::enable_shared_from_this<Calls> {
       retrieval::v1::GetDocumentsResponse response;
     };
     auto call = std::make_shared<Call>();
-    call->context->set_deadline(deadline_in(kSearchTimeout));
+    call->context->set_deadline(deadline_in(find.deadline - steady_now()));
+    call->request.set_corpus(find.corpus);
     call->request.mutable_ids()->Add(find.document_ids.begin(), find.document_ids.end());
     remember(find.request_id, call->context);
     stub_->async()->GetDocuments(
         call->context.get(), &call->request, &call->response,
         [call, self = shared_from_this(), find = std::move(find)](const grpc::Status& status) {
           self->forget(find.request_id);
-          find.reply.send(DocumentsFound{
-              from_grpc_status(status),
-              {call->response.documents().begin(), call->response.documents().end()}});
+          find.reply.send(
+              DocumentsFound{from_grpc_status(status),
+                             {call->response.documents().begin(), call->response.documents().end()},
+                             call->response.cache_scope()});
         });
   }
 

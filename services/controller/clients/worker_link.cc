@@ -23,8 +23,9 @@ constexpr Duration kInfoTimeout = std::chrono::seconds(5);
 class WorkerLink::Stream
     : public grpc::ClientBidiReactor<worker::v1::ExecuteRequest, worker::v1::ExecuteResponse> {
  public:
-  Stream(uint64_t connection, Group group, ActorRef<WorkerLink> link)
-      : connection_(connection), group_(std::move(group)), link_(link) {}
+  // `epoch` is the worker's that is meant.
+  Stream(uint64_t connection, uint64_t epoch, Group group, ActorRef<WorkerLink> link)
+      : connection_(connection), epoch_(epoch), group_(std::move(group)), link_(link) {}
 
   // From here on write() may be called; nothing arrives before start().
   void bind(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Stream> self) {
@@ -52,6 +53,13 @@ class WorkerLink::Stream
 
   void OnReadDone(bool ok) override {
     if (!ok) return close();
+    if (event_.has_snapshot() && event_.snapshot().worker_epoch() != epoch_) {
+      refusal_ = "the worker was restarted while the controller connected";
+      return cancel();
+    }
+    if (event_.has_snapshot() && event_.snapshot().last_page()) {
+      link_.send(StreamAccepted{connection_});
+    }
     group_.send(WorkerEvent{connection_, std::move(event_)});
     event_.Clear();
     StartRead(&event_);
@@ -65,11 +73,13 @@ class WorkerLink::Stream
   }
 
   void OnDone(const grpc::Status& status) override {
-    link_.send(StreamEnded{connection_, from_grpc_status(status)});
+    link_.send(StreamEnded{connection_, refusal_.empty() ? from_grpc_status(status)
+                                                         : absl::UnavailableError(refusal_)});
     self_.reset();
   }
 
  private:
+  // No more commands.
   void close() {
     {
       std::lock_guard lock(mutex_);
@@ -79,11 +89,13 @@ class WorkerLink::Stream
   }
 
   const uint64_t connection_;
+  const uint64_t epoch_;
   const Group group_;
   const ActorRef<WorkerLink> link_;
   std::shared_ptr<Stream> self_;
   grpc::ClientContext context_;
   worker::v1::ExecuteResponse event_;
+  std::string refusal_;  // why this side ended the stream
 
   std::mutex mutex_;  // guards what follows
   bool closed_ = false;
@@ -126,7 +138,7 @@ void WorkerLink::handle(InfoArrived arrived, ActorContext&) {
     return retry("the worker serves another model than the controller: give both the same file");
   }
   const uint64_t connection = ++connections_;
-  stream_ = std::make_shared<Stream>(connection, group_, self_);
+  stream_ = std::make_shared<Stream>(connection, arrived.info.worker_epoch(), group_, self_);
   stream_->bind(*stub_, stream_);
   group_.send(WorkerConnected{connection, std::move(arrived.info),
                               Address<worker::v1::ExecuteRequest>::of_functions(
@@ -134,7 +146,13 @@ void WorkerLink::handle(InfoArrived arrived, ActorContext&) {
                                     stream->write(std::move(command));
                                   })});
   stream_->start();
+}
+
+// Not before: a worker that another controller has taken over refuses each new stream.
+void WorkerLink::handle(StreamAccepted accepted, ActorContext&) {
+  if (accepted.connection != connections_) return;
   pause_ = kFirstPause;
+  last_reason_.clear();
 }
 
 void WorkerLink::handle(StreamEnded ended, ActorContext&) {
@@ -147,6 +165,7 @@ void WorkerLink::handle(StreamEnded ended, ActorContext&) {
 }
 
 void WorkerLink::retry(const std::string& reason) {
+  group_.send(WorkerUnreachable{reason});
   if (reason != last_reason_) log::warn("no worker", {{"reason", reason}});
   last_reason_ = reason;
   self_.send_after(pause_, Connect{});

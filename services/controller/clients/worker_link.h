@@ -16,7 +16,7 @@ namespace ragcache::controller {
 // commands, reconnects with growing pauses when the stream ends.
 class WorkerLink {
  public:
-  using Group = Address<WorkerConnected, WorkerEvent, WorkerLost>;
+  using Group = Address<WorkerConnected, WorkerEvent, WorkerLost, WorkerUnreachable>;
 
   struct Connect {};
 
@@ -34,6 +34,12 @@ class WorkerLink {
     worker::v1::GetInfoResponse info;
   };
   void handle(InfoArrived arrived, ActorContext& context);
+
+  // The worker has shown what it holds.
+  struct StreamAccepted {
+    uint64_t connection;
+  };
+  void handle(StreamAccepted accepted, ActorContext& context);
 
   struct StreamEnded {
     uint64_t connection;

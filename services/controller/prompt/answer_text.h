@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,26 +12,42 @@
 
 namespace ragcache::controller {
 
-// Turns a request's tokens into the text its client sees: whole UTF-8 characters, cut before the
+// Turns one answer's tokens into the text its client sees: whole UTF-8 characters, cut before the
 // first stop string. Text that might be the beginning of a stop string is held back until that is
-// decided.
+// decided. Tells also which tokens the text is of, in whole tokens.
 class AnswerText {
  public:
+  // What to send now.
+  struct Piece {
+    std::string text;
+    // How many more of the answer's tokens have nothing held back any more. Of those that a stop
+    // string cut, the ones that begin before it.
+    size_t tokens = 0;
+  };
+
   AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop);
 
-  // The text to send now. Nothing once stopped().
-  std::string append(std::span<const TokenId> tokens);
+  // Nothing once stopped().
+  Piece append(std::span<const TokenId> tokens);
   // What is still held back, when no more tokens come.
-  std::string finish();
+  Piece finish();
   // A stop string was met.
   bool stopped() const { return stopped_; }
 
  private:
-  std::string release(bool all);
+  // Where a token's text lies in the decoded text.
+  struct Extent {
+    size_t begin;
+    std::optional<size_t> end;  // none: its last character is unfinished
+  };
+
+  Piece release(bool all);
 
   IncrementalDecoder decoder_;
   const std::vector<std::string> stop_;
   std::string held_;
+  size_t released_ = 0;        // bytes of decoded text before held_
+  std::deque<Extent> tokens_;  // not given out
   bool stopped_ = false;
 };
 

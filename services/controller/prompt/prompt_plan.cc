@@ -1,6 +1,9 @@
 #include "services/controller/prompt/prompt_plan.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 
 namespace ragcache::controller {
 namespace {
@@ -17,6 +20,44 @@ uint32_t PromptPlan::prefix_tokens() const {
   uint32_t total = 0;
   for (const SegmentSpec& spec : chain) total += spec.tokens;
   return total;
+}
+
+absl::StatusOr<std::shared_ptr<const PromptPlan>> make_raw_plan(const Tokenizer& tokenizer,
+                                                                const SegmentId& chain_root,
+                                                                std::vector<RawPart> segments,
+                                                                RawPart tail) {
+  bool first = true;
+  const auto tokens_of = [&](RawPart& part,
+                             const std::string& name) -> absl::StatusOr<std::vector<TokenId>> {
+    const bool begins = std::exchange(first, false);
+    std::vector<TokenId> tokens;
+    if (auto* given = std::get_if<std::vector<TokenId>>(&part)) {
+      tokens = std::move(*given);
+      for (const TokenId id : tokens) {
+        if (id < tokenizer.vocabulary_size()) continue;
+        return absl::InvalidArgumentError(absl::StrCat(name, ": has the token id ", id,
+                                                       ", the model's vocabulary has ",
+                                                       tokenizer.vocabulary_size()));
+      }
+    } else {
+      if (begins && tokenizer.bos().has_value()) tokens.push_back(*tokenizer.bos());
+      const std::vector<TokenId> ids = tokenizer.encode(std::get<std::string>(part));
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
+    }
+    if (tokens.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": has no tokens"));
+    return tokens;
+  };
+  auto plan = std::make_shared<PromptPlan>();
+  SegmentId parent = chain_root;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    RAG_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                         tokens_of(segments[i], absl::StrCat("segments[", i, "]")));
+    const Digest digest = digest_of_tokens(tokens);
+    append(*plan, parent, digest, std::move(tokens));
+    parent = plan->chain.back().id;
+  }
+  RAG_ASSIGN_OR_RETURN(plan->tail, tokens_of(tail, "prompt"));
+  return plan;
 }
 
 absl::StatusOr<std::shared_ptr<const PromptPlan>> make_prompt_plan(

@@ -67,5 +67,44 @@ TEST_F(PromptPlanTest, RefusesADigestOfOtherTokens) {
   EXPECT_THAT(std::string(made.status().message()), ::testing::HasSubstr("document 1"));
 }
 
+TEST_F(PromptPlanTest, TakesRawPartsAsTheyAreEachOnItsOwn) {
+  const auto made = *make_raw_plan(*tokenizer_, root_, {"<|im_start|>", "one"}, "two");
+  ASSERT_EQ(made->chain.size(), 2u);
+  EXPECT_EQ(made->segment_tokens[0], tokenizer_->encode("<|im_start|>"));
+  EXPECT_GT(made->segment_tokens[0].size(), 1u);  // not the special token
+  EXPECT_EQ(made->tail, tokenizer_->encode("two"));
+  EXPECT_EQ(made->chain[0].id,
+            SegmentId::derive(root_, digest_of_tokens(tokenizer_->encode("<|im_start|>"))));
+  // The same ids, however they come, are the same segments.
+  const auto ids = *make_raw_plan(*tokenizer_, root_, {made->segment_tokens[0], "one"}, "two");
+  EXPECT_EQ(ids->chain[1].id, made->chain[1].id);
+  EXPECT_TRUE((*make_raw_plan(*tokenizer_, root_, {}, "two"))->chain.empty());
+}
+
+TEST_F(PromptPlanTest, BeginsRawTextWithBosIfThatIsTheModelsRule) {
+  TinyVocabulary vocabulary;
+  vocabulary.add_bos = true;
+  const auto tokenizer = *vocabulary.load();
+  using Tokens = std::vector<TokenId>;
+  EXPECT_EQ((*make_raw_plan(*tokenizer, root_, {}, "ab"))->tail, (Tokens{0, 7}));
+  const auto two = *make_raw_plan(*tokenizer, root_, {"ab"}, "ab");
+  EXPECT_EQ(two->segment_tokens[0], (Tokens{0, 7}));
+  EXPECT_EQ(two->tail, (Tokens{7}));
+  const auto given = *make_raw_plan(*tokenizer, root_, {Tokens{7}}, "ab");
+  EXPECT_EQ(given->segment_tokens[0], (Tokens{7}));
+  EXPECT_EQ(given->tail, (Tokens{7}));
+}
+
+TEST_F(PromptPlanTest, RefusesRawPartsWithoutTokensOrOutsideTheVocabulary) {
+  const auto message = [&](std::vector<RawPart> segments, RawPart tail) {
+    return std::string(
+        make_raw_plan(*tokenizer_, root_, std::move(segments), std::move(tail)).status().message());
+  };
+  EXPECT_EQ(message({"a", ""}, "b"), "segments[1]: has no tokens");
+  EXPECT_EQ(message({"a"}, ""), "prompt: has no tokens");
+  EXPECT_EQ(message({"a"}, std::vector<TokenId>{49152}),
+            "prompt: has the token id 49152, the model's vocabulary has 49152");
+}
+
 }  // namespace
 }  // namespace ragcache::controller
