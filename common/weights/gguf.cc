@@ -43,29 +43,6 @@ enum class ValueType : uint32_t {
   kFloat64 = 12,
 };
 
-struct TypeLayout {
-  uint64_t elements_per_block;
-  uint64_t bytes_per_block;
-};
-
-// Empty for types that this project does not read.
-std::optional<TypeLayout> layout_of(uint32_t type) {
-  switch (static_cast<GgmlType>(type)) {
-    case GgmlType::kF32:
-      return TypeLayout{1, 4};
-    case GgmlType::kF16:
-    case GgmlType::kBf16:
-      return TypeLayout{1, 2};
-    case GgmlType::kQ4_0:
-      return TypeLayout{32, 18};
-    case GgmlType::kQ4_1:
-      return TypeLayout{32, 20};
-    case GgmlType::kQ8_0:
-      return TypeLayout{32, 34};
-  }
-  return std::nullopt;
-}
-
 std::string type_name(uint32_t type) {
   constexpr std::array<std::string_view, 31> kNames = {
       "F32",     "F16",    "Q4_0",    "Q4_1",  "Q4_2",   "Q4_3",  "Q5_0",  "Q5_1",
@@ -256,7 +233,7 @@ absl::StatusOr<GgufValue> read_value(Reader& reader, std::string_view what) {
 
 // A tensor's entry in the file's directory; its data is placed once the directory has ended.
 struct TensorEntry {
-  GgufTensor tensor;
+  Tensor tensor;
   uint64_t offset;
   uint64_t n_bytes;
 };
@@ -285,20 +262,37 @@ absl::StatusOr<TensorEntry> read_tensor_entry(Reader& reader, uint64_t index) {
   }
   RAG_ASSIGN_OR_RETURN(const uint32_t type, reader.read<uint32_t>(str_cat("type of ", what)));
   RAG_ASSIGN_OR_RETURN(const uint64_t offset, reader.read<uint64_t>(str_cat("offset of ", what)));
-  const std::optional<TypeLayout> layout = layout_of(type);
+  const std::optional<BlockLayout> layout = block_layout(static_cast<GgmlType>(type));
   if (!layout) {
     return absl::InvalidArgumentError(
         str_cat(what, " has the element type ", type_name(type),
-                ", which is not supported (F32, F16, BF16, Q4_0, Q4_1, Q8_0 are)"));
+                ", which is not supported (F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, "
+                "Q3_K, Q4_K, Q5_K, Q6_K are)"));
   }
-  if (dimensions[0] % layout->elements_per_block != 0) {
+  if (dimensions[0] % layout->elements != 0) {
     return absl::InvalidArgumentError(str_cat(what, " has rows of ", dimensions[0],
                                               " elements, not a multiple of the block of ",
-                                              layout->elements_per_block, " of ", type_name(type)));
+                                              layout->elements, " of ", type_name(type)));
   }
-  const uint64_t n_bytes = n_elements / layout->elements_per_block * layout->bytes_per_block;
+  const uint64_t n_bytes = n_elements / layout->elements * layout->bytes;
   return TensorEntry{
       {std::move(name), static_cast<GgmlType>(type), std::move(dimensions), {}}, offset, n_bytes};
+}
+
+// Two tensors over the same bytes: the directory is damaged, whatever else it says.
+absl::Status check_no_overlap(std::span<const Tensor> tensors) {
+  std::vector<const Tensor*> by_place;
+  for (const Tensor& tensor : tensors) by_place.push_back(&tensor);
+  std::ranges::sort(by_place, {}, [](const Tensor* tensor) { return tensor->data.data(); });
+  for (size_t i = 1; i < by_place.size(); ++i) {
+    const std::span<const uint8_t> before = by_place[i - 1]->data;
+    if (before.data() + before.size() > by_place[i]->data.data()) {
+      return absl::InvalidArgumentError(str_cat("tensor ", printable(by_place[i]->name),
+                                                " overlaps tensor ",
+                                                printable(by_place[i - 1]->name)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 template <typename T>
@@ -321,12 +315,6 @@ absl::StatusOr<std::span<const T>> find_array(const GgufMetadata& metadata, std:
 }
 
 }  // namespace
-
-uint64_t GgufTensor::element_count() const {
-  uint64_t count = 1;
-  for (const uint64_t dimension : dimensions) count *= dimension;
-  return count;
-}
 
 absl::StatusOr<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
   RAG_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
@@ -406,7 +394,7 @@ absl::Status GgufFile::parse() {
     }
     tensors_.push_back(std::move(entry.tensor));
   }
-  return absl::OkStatus();
+  return check_no_overlap(tensors_);
 }
 
 absl::StatusOr<uint64_t> GgufFile::get_uint(std::string_view key) const {
@@ -444,14 +432,12 @@ absl::StatusOr<std::span<const int64_t>> GgufFile::get_ints(std::string_view key
   return find_array<int64_t>(metadata_, key, "an array of integers");
 }
 
-absl::StatusOr<const GgufTensor*> GgufFile::tensor(std::string_view name) const {
+absl::StatusOr<const Tensor*> GgufFile::tensor(std::string_view name) const {
   const auto found = tensor_by_name_.find(name);
   if (found == tensor_by_name_.end()) {
     return absl::NotFoundError(str_cat(path_, " has no tensor ", name));
   }
   return &tensors_[found->second];
 }
-
-Digest GgufFile::fingerprint() const { return Sha256().update(file_.bytes()).finish(); }
 
 }  // namespace ragcache

@@ -11,25 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/hash.h"
 #include "common/weights/mapped_file.h"
+#include "common/weights/tensor.h"
 
 namespace ragcache {
-
-// ggml's element types that this project reads; the numbers are the file format's own
-// (github.com/ggml-org/ggml, docs/gguf.md, enum ggml_type).
-enum class GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBf16 = 30 };
-
-// One tensor, pointing into the mapped file. Dimensions come innermost first, as the file has
-// them: a linear layer's weight [out, in] reads {in, out}.
-struct GgufTensor {
-  std::string name;
-  GgmlType type;
-  std::vector<uint64_t> dimensions;
-  std::span<const uint8_t> data;
-
-  uint64_t element_count() const;
-};
 
 using GgufArray = std::variant<std::vector<std::string>, std::vector<int64_t>, std::vector<double>>;
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
@@ -54,10 +39,9 @@ class GgufFile {
   absl::StatusOr<std::span<const int64_t>> get_ints(std::string_view key) const;
 
   // NOT_FOUND if there is none of that name.
-  absl::StatusOr<const GgufTensor*> tensor(std::string_view name) const;
-  const std::vector<GgufTensor>& tensors() const { return tensors_; }
-  // SHA-256 of the whole file: the identity of the model. Reads all of it.
-  Digest fingerprint() const;
+  absl::StatusOr<const Tensor*> tensor(std::string_view name) const;
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  std::span<const uint8_t> bytes() const { return file_.bytes(); }
   const std::string& path() const { return path_; }
 
  private:
@@ -68,7 +52,7 @@ class GgufFile {
   std::string path_;
   MappedFile file_;
   GgufMetadata metadata_;
-  std::vector<GgufTensor> tensors_;
+  std::vector<Tensor> tensors_;
   std::map<std::string, size_t, std::less<>> tensor_by_name_;
 };
 

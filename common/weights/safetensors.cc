@@ -1,5 +1,6 @@
 #include "common/weights/safetensors.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -99,6 +100,7 @@ absl::Status SafetensorsFile::parse() {
         str_cat("header is not a JSON object of up to ", kTensorsMax, " entries"));
   }
 
+  std::vector<std::pair<uint64_t, uint64_t>> taken;  // begin and end of what is not empty
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const std::string what = str_cat(
@@ -133,6 +135,7 @@ absl::Status SafetensorsFile::parse() {
                                                 offsets[1] - offsets[0], " bytes, its shape needs ",
                                                 n_elements * type->n_bytes));
     }
+    if (offsets[0] < offsets[1]) taken.emplace_back(offsets[0], offsets[1]);
     if (type == nullptr || !type->read_as) {
       unread_types_.emplace(name, type_name->get<std::string>());
       continue;
@@ -140,7 +143,22 @@ absl::Status SafetensorsFile::parse() {
     tensors_.emplace(name, SafetensorsTensor{*type->read_as, std::move(shape),
                                              data.subspan(offsets[0], offsets[1] - offsets[0])});
   }
+  std::ranges::sort(taken);
+  for (size_t i = 1; i < taken.size(); ++i) {
+    if (taken[i].first < taken[i - 1].second) {
+      return absl::InvalidArgumentError(
+          str_cat("data_offsets of two tensors overlap at byte ", taken[i].first));
+    }
+  }
   return absl::OkStatus();
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  for (const auto& [name, type] : unread_types_) names.push_back(name);
+  std::ranges::sort(names);
+  return names;
 }
 
 absl::StatusOr<const SafetensorsTensor*> SafetensorsFile::tensor(std::string_view name) const {

@@ -38,6 +38,9 @@ class SafetensorsFile {
   // this project does not read.
   absl::StatusOr<const SafetensorsTensor*> tensor(std::string_view name) const;
   const std::map<std::string, SafetensorsTensor, std::less<>>& tensors() const { return tensors_; }
+  // Of all tensors, also those of types that this project does not read; in order.
+  std::vector<std::string> names() const;
+  std::span<const uint8_t> bytes() const { return file_.bytes(); }
   const std::string& path() const { return path_; }
 
  private:

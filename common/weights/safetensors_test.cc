@@ -90,6 +90,10 @@ TEST_F(Safetensors, NamesTheFieldOfAHostileFile) {
   EXPECT_THAT(error(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})"),
               HasSubstr("shape"));
   EXPECT_EQ(error(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), "no error");
+  const std::string overlap = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                              R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
+  EXPECT_THAT(std::string(open(file_of(overlap, "12345678")).status().message()),
+              HasSubstr("overlap at byte 4"));
 }
 
 TEST_F(Safetensors, SurvivesCutsAndRandomlyChangedBytes) {

@@ -94,14 +94,18 @@ void append_reference(const RopeKvAppend& args, const RopeTable& table, int64_t 
 
 }  // namespace
 
-RopeTable::RopeTable(int64_t positions, int64_t head_dim, double base)
+RopeTable::RopeTable(int64_t positions, int64_t head_dim, double base,
+                     std::span<const float> factors)
     : positions_(positions), head_dim_(head_dim), table_(positions * head_dim) {
   RAG_CHECK(positions > 0 && head_dim > 0 && head_dim % 2 == 0 && base > 1.0);
   const int64_t half = head_dim / 2;
+  RAG_CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == half);
   for (int64_t i = 0; i < half; ++i) {
     // Frequencies are rounded to float as the reference implementations round them.
-    const float frequency = static_cast<float>(
-        std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
+    const float frequency =
+        static_cast<float>(
+            std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim))) /
+        (factors.empty() ? 1.0f : factors[i]);
     for (int64_t position = 0; position < positions; ++position) {
       const float angle = static_cast<float>(position) * frequency;
       table_[position * head_dim + i] = std::cos(angle);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/kv_layout/kv_layout.h"
@@ -12,7 +13,8 @@ namespace ragcache::kernels {
 // with element i + head_dim/2, the half-split form. Immutable.
 class RopeTable {
  public:
-  RopeTable(int64_t positions, int64_t head_dim, double base);
+  // `factors` [head_dim / 2] divide the frequencies; empty: nothing does.
+  RopeTable(int64_t positions, int64_t head_dim, double base, std::span<const float> factors = {});
 
   int64_t positions() const { return positions_; }
   int64_t head_dim() const { return head_dim_; }

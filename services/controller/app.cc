@@ -1,6 +1,7 @@
 #include "services/controller/app.h"
 
 #include "common/actor/thread_runtime.h"
+#include "common/model/model_files.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/server.h"
 #include "common/status.h"
@@ -23,12 +24,12 @@ struct App::Parts {
 };
 
 absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::Registry registry) {
-  RAG_ASSIGN_OR_RETURN(auto gguf, GgufFile::open(config.model));
-  RAG_ASSIGN_OR_RETURN(auto tokenizer, load_gguf_tokenizer(*gguf));
-  RAG_ASSIGN_OR_RETURN(auto format, PromptFormat::create(tokenizer));
+  RAG_ASSIGN_OR_RETURN(const auto files, ModelFiles::open(config.model));
+  RAG_ASSIGN_OR_RETURN(auto tokenizer, files->tokenizer());
+  RAG_ASSIGN_OR_RETURN(auto format, files->prompt_format(config.chat_template));
   RAG_ASSIGN_OR_RETURN(auto policy, make_policy(config.cache_policy));
 
-  const Digest model = gguf->fingerprint();
+  const Digest model = files->fingerprint();
 
   auto parts = std::make_unique<Parts>(static_cast<int>(config.actor_threads));
   parts->registry = registry;

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "common/config/options.h"
+#include "common/tokenizer/chat_template.h"
 
 namespace ragcache::controller {
 
 struct Config {
   std::string model;
+  std::string chat_template = "auto";
   std::string cache_policy = "lru";
   std::string system_prompt =
       "You are a helpful assistant. Answer the question from the documents, in a few sentences.";
@@ -25,7 +27,11 @@ struct Config {
 };
 
 inline void add_options(OptionTable& table, Config& config) {
-  table.add("model", &config.model, {.required = true, .doc = "GGUF file of the language model"});
+  table.add("model", &config.model,
+            {.required = true, .doc = "language model: a GGUF file or a safetensors folder"});
+  table.add("chat_template", &config.chat_template,
+            {.choices = chat_template_choices(),
+             .doc = "prompt format of the language model; auto: as its own template has it"});
   table.add("cache_policy", &config.cache_policy,
             {.choices = {"lru"}, .doc = "which documents' KV leaves the cache first"});
   table.add("system_prompt", &config.system_prompt,

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/metrics/metrics.h"
+#include "common/model/model_files.h"
 #include "common/status.h"
 #include "common/store/file.h"
 #include "services/controller/app.h"
@@ -58,12 +59,15 @@ absl::Status Serve::run() {
   gateway_.controller_address = controller_.listen;
   gateway_.retrieval_address = retrieval_.listen;
 
+  // Held while the services start, so that they share it.
+  RAG_ASSIGN_OR_RETURN(auto model, ModelFiles::open(worker_.model));
   // Stopped last to first, so that each service ends before those it calls.
   auto registry = std::make_shared<prometheus::Registry>();
   RAG_ASSIGN_OR_RETURN(auto worker, worker::App::start(worker_, registry));
   RAG_ASSIGN_OR_RETURN(auto retrieval, retrieval::App::start(retrieval_, registry));
   RAG_ASSIGN_OR_RETURN(auto controller, controller::App::start(controller_, registry));
   RAG_ASSIGN_OR_RETURN(auto gateway, gateway::App::start(gateway_, registry));
+  model.reset();
 
   const std::string address_file = absl::StrCat(state_dir_, "/gateway.address");
   RAG_RETURN_IF_ERROR(write_whole(address_file, gateway->address()));

@@ -7,12 +7,10 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/model/model_files.h"
 #include "common/rpc/server.h"
 #include "common/status.h"
 #include "common/store/file.h"
-#include "common/tokenizer/prompt_format.h"
-#include "common/tokenizer/tokenizer.h"
-#include "common/weights/gguf.h"
 #include "services/retrieval/corpus.h"
 #include "services/retrieval/embed/embedder.h"
 #include "services/retrieval/service.h"
@@ -55,10 +53,9 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
   const TimePoint started = steady_now();
   const std::string folder = config.state_dir + "/retrieval";
   RAG_RETURN_IF_ERROR(make_writable_folder(folder));
-  RAG_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> model, GgufFile::open(config.model));
-  RAG_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer, load_gguf_tokenizer(*model));
+  RAG_ASSIGN_OR_RETURN(const auto model, ModelFiles::open(config.model));
   RAG_ASSIGN_OR_RETURN(std::shared_ptr<const PromptFormat> format,
-                       PromptFormat::create(std::move(tokenizer)));
+                       model->prompt_format(config.chat_template));
 
   auto parts = std::make_unique<Parts>();
   parts->registry = std::move(registry);

@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "common/hash.h"
+#include "common/model/model_files.h"
 #include "common/rpc/server.h"
 #include "common/strings.h"
-#include "common/tokenizer/tokenizer.h"
-#include "common/weights/gguf.h"
 #include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
 
 namespace ragcache::retrieval {
@@ -177,8 +176,8 @@ TEST_F(RetrievalApp, FindsTheDocumentThatAQuestionIsAbout) {
   for (int i = 1; i < 6; ++i) {
     EXPECT_GE(response.documents(i - 1).score(), response.documents(i).score());
   }
-  const auto model = GgufFile::open(config_.model);
-  const auto tokenizer = load_gguf_tokenizer(**model);
+  const auto model = ModelFiles::open(config_.model);
+  const auto tokenizer = (*model)->tokenizer();
   for (const auto& document : response.documents()) {
     const std::vector<uint32_t> tokens(document.segment_tokens().begin(),
                                        document.segment_tokens().end());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/config/options.h"
+#include "common/tokenizer/chat_template.h"
 
 namespace ragcache::retrieval {
 
@@ -13,6 +14,7 @@ struct Config {
 
   std::string state_dir = "state";
   std::string model;
+  std::string chat_template = "auto";
   std::string embedding_model;
   std::string index = "auto";
   uint32_t ivf_lists = 0;
@@ -23,7 +25,11 @@ struct Config {
 inline void add_options(OptionTable& table, Config& config) {
   table.add("state_dir", &config.state_dir,
             {.required = true, .doc = "folder for everything that outlives the process"});
-  table.add("model", &config.model, {.required = true, .doc = "GGUF file of the language model"});
+  table.add("model", &config.model,
+            {.required = true, .doc = "language model: a GGUF file or a safetensors folder"});
+  table.add("chat_template", &config.chat_template,
+            {.choices = chat_template_choices(),
+             .doc = "prompt format of the language model; auto: as its own template has it"});
   table.add("embedding_model", &config.embedding_model,
             {.required = true,
              .doc = "folder of the BERT sentence encoder: config.json, model.safetensors, "

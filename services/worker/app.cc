@@ -40,11 +40,11 @@ App::~App() { stop(); }
 absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::Registry registry) {
   const TimePoint begin = steady_now();
   auto parts = std::make_unique<Parts>();
-  RAG_ASSIGN_OR_RETURN(const auto file, GgufFile::open(config.model));
+  RAG_ASSIGN_OR_RETURN(const auto files, ModelFiles::open(config.model));
   const int threads = config.threads > 0 ? static_cast<int>(config.threads)
                                          : kernels::ThreadPool::default_threads();
   parts->threads = std::make_unique<kernels::ThreadPool>(threads);
-  RAG_ASSIGN_OR_RETURN(LlamaWeights weights, load_llama_weights(*file, *parts->threads));
+  RAG_ASSIGN_OR_RETURN(LlamaWeights weights, load_llama_weights(*files, *parts->threads));
   parts->model = std::make_unique<LlamaModel>(
       std::move(weights), config.max_batch_tokens, *parts->threads,
       config.kv_dtype == "fp32" ? kernels::KvType::kF32 : kernels::KvType::kF16);

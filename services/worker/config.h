@@ -20,7 +20,8 @@ struct Config {
 };
 
 inline void add_options(OptionTable& table, Config& config) {
-  table.add("model", &config.model, {.required = true, .doc = "GGUF file of the language model"});
+  table.add("model", &config.model,
+            {.required = true, .doc = "language model: a GGUF file or a safetensors folder"});
   table.add("threads", &config.threads,
             {.unit = "threads",
              .min = 0,

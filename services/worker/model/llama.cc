@@ -18,6 +18,15 @@ void keep_rows(std::vector<float>& values, std::span<const int32_t> rows, int64_
   }
 }
 
+// Adds `bias` to each of the first n rows.
+void add_to_rows(std::vector<float>& values, int64_t n, std::span<const float> bias,
+                 kernels::ThreadPool& pool) {
+  pool.run(n, [&](int64_t row, int) {
+    float* const to = values.data() + row * bias.size();
+    for (size_t i = 0; i < bias.size(); ++i) to[i] += bias[i];
+  });
+}
+
 }  // namespace
 
 void ForwardBatch::clear() {
@@ -49,7 +58,7 @@ LlamaModel::LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::Thread
       max_tokens_(max_tokens),
       pool_(pool),
       kv_type_(kv_type),
-      rope_(config().context_tokens, config().head_dim, config().rope_base),
+      rope_(config().context_tokens, config().head_dim, config().rope_base, config().rope_factors),
       residual_(max_tokens * config().width),
       delta_(max_tokens * config().width),
       normed_(max_tokens * config().width),
@@ -95,6 +104,7 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv) 
     kernels::rms_norm(residual_.data(), delta, layer.attention_norm.data(), c.rms_epsilon, n_tokens,
                       c.width, normed_.data(), pool_);
     kernels::linear(normed_.data(), n_tokens, layer.qkv, wide_.data(), pool_);
+    if (!layer.qkv_bias.empty()) add_to_rows(wide_, n_tokens, layer.qkv_bias, pool_);
     kernels::rope_kv_append({.qkv = wide_.data(),
                              .n_tokens = n_tokens,
                              .n_heads = c.n_heads,

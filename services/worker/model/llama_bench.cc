@@ -127,7 +127,7 @@ void print_json(const std::vector<Case>& cases) {
 
 int run(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  auto file = GgufFile::open(options.model);
+  auto file = ModelFiles::open(options.model);
   if (!file.ok()) {
     std::fprintf(stderr, "%s\n", file.status().ToString().c_str());
     return 2;

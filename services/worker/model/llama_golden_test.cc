@@ -45,7 +45,7 @@ class LlamaGolden : public testing::Test {
   }
 
   void load_model(kernels::KvType kv_type) {
-    auto file = GgufFile::open(std::string(std::getenv("RAG_DEPS_DIR")) +
+    auto file = ModelFiles::open(std::string(std::getenv("RAG_DEPS_DIR")) +
                                "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
     ASSERT_TRUE(file.ok()) << file.status();
     auto weights = load_llama_weights(**file, pool_);

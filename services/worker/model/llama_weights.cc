@@ -19,8 +19,7 @@ struct RowMap {
   int64_t first_row = 0;
   int64_t rotary_head_dim = 0;  // 0: rows keep their order
 
-  // llama.cpp writes query and key rows so that neighbours 2i, 2i+1 rotate together; ours are
-  // half-split: i rotates with i + head_dim/2.
+  // From rows whose neighbours 2i, 2i+1 rotate together to half-split ones: i and i + head_dim/2.
   int64_t operator()(int64_t row) const {
     if (rotary_head_dim == 0) return first_row + row;
     const int64_t in_head = row % rotary_head_dim;
@@ -40,27 +39,20 @@ struct Vector {
   std::string name;
   int64_t size;
   std::vector<float>* to;
+  RowMap map = {};
 };
 
-absl::Status check_shape(const GgufFile& file, const std::string& name,
+absl::Status check_shape(const ModelFiles& files, const std::string& name,
                          std::vector<uint64_t> shape) {
-  absl::StatusOr<const GgufTensor*> tensor = file.tensor(name);
+  absl::StatusOr<const Tensor*> tensor = files.tensor(name);
   if (!tensor.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor ", name, " is missing"));
+    return absl::InvalidArgumentError(absl::StrCat(files.path(), ": tensor ", name, " is missing"));
   }
   if ((*tensor)->dimensions != shape) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": tensor ", name, " has the shape {",
+        absl::StrCat(files.path(), ": tensor ", name, " has the shape {",
                      absl::StrJoin((*tensor)->dimensions, ", "), "}, must have {",
                      absl::StrJoin(shape, ", "), "}"));
-  }
-  const GgmlType type = (*tensor)->type;
-  const int64_t elements = static_cast<int64_t>((*tensor)->element_count());
-  if (static_cast<int64_t>(shape[0]) % elements_per_block(type) != 0 ||
-      static_cast<int64_t>((*tensor)->data.size()) != storage_bytes(type, elements)) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor ", name, " has ",
-                                                   (*tensor)->data.size(),
-                                                   " bytes, not whole rows of its type"));
   }
   return absl::OkStatus();
 }
@@ -81,8 +73,8 @@ kernels::WeightFormat format_of(GgmlType type) {
   }
 }
 
-void load_matrix(const GgufFile& file, const Matrix& matrix, kernels::ThreadPool& pool) {
-  const GgufTensor& tensor = **file.tensor(matrix.name);
+void load_matrix(const ModelFiles& files, const Matrix& matrix, kernels::ThreadPool& pool) {
+  const Tensor& tensor = **files.tensor(matrix.name);
   const int64_t row_bytes = storage_bytes(tensor.type, matrix.columns);
   pool.run((matrix.rows + kTaskRows - 1) / kTaskRows, [&](int64_t task, int) {
     std::vector<float> values(matrix.columns);
@@ -99,27 +91,31 @@ void load_matrix(const GgufFile& file, const Matrix& matrix, kernels::ThreadPool
   });
 }
 
-void load_vector(const GgufFile& file, const Vector& vector) {
-  const GgufTensor& tensor = **file.tensor(vector.name);
-  vector.to->resize(vector.size);
-  dequantize(tensor.type, tensor.data, *vector.to);
+void load_vector(const ModelFiles& files, const Vector& vector) {
+  const Tensor& tensor = **files.tensor(vector.name);
+  std::vector<float> values(vector.size);
+  dequantize(tensor.type, tensor.data, values);
+  // The last of a vector's parts is its end.
+  vector.to->resize(std::max<size_t>(vector.to->size(), vector.map(vector.size - 1) + 1));
+  for (int64_t i = 0; i < vector.size; ++i) (*vector.to)[vector.map(i)] = values[i];
 }
 
 }  // namespace
 
-absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::ThreadPool& pool) {
+absl::StatusOr<LlamaWeights> load_llama_weights(const ModelFiles& files, kernels::ThreadPool& pool) {
   LlamaWeights weights;
-  RAG_ASSIGN_OR_RETURN(weights.config, read_model_config(file));
+  weights.config = files.config();
   const ModelConfig& config = weights.config;
   const int64_t width = config.width, feed_forward = config.feed_forward_width;
   const int64_t q_width = config.n_heads * config.head_dim;
   const int64_t kv_width = config.n_kv_heads * config.head_dim;
+  const int64_t rotary = config.rotary_rows == RotaryRows::kNeighbours ? config.head_dim : 0;
   weights.layers.resize(config.n_layers);
 
   std::vector<Matrix> matrices;
   std::vector<Vector> vectors{{"output_norm.weight", width, &weights.output_norm}};
   matrices.push_back({"token_embd.weight", config.vocabulary, width, &weights.embedding, {}});
-  const bool tied = !file.tensor("output.weight").ok();
+  const bool tied = !files.tensor("output.weight").ok();
   if (!tied) matrices.push_back({"output.weight", config.vocabulary, width, &weights.head, {}});
   for (int64_t l = 0; l < config.n_layers; ++l) {
     LlamaWeights::Layer& layer = weights.layers[l];
@@ -128,8 +124,8 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
                          kernels::PackedWeights* to, RowMap map) {
       matrices.push_back({absl::StrCat(prefix, name, ".weight"), rows, columns, to, map});
     };
-    add("attn_q", q_width, width, &layer.qkv, {0, config.head_dim});
-    add("attn_k", kv_width, width, &layer.qkv, {q_width, config.head_dim});
+    add("attn_q", q_width, width, &layer.qkv, {0, rotary});
+    add("attn_k", kv_width, width, &layer.qkv, {q_width, rotary});
     add("attn_v", kv_width, width, &layer.qkv, {q_width + kv_width, 0});
     add("attn_output", width, q_width, &layer.attention_out, {});
     add("ffn_gate", feed_forward, width, &layer.gate_up, {0, 0});
@@ -137,23 +133,28 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
     add("ffn_down", width, feed_forward, &layer.down, {});
     vectors.push_back({prefix + "attn_norm.weight", width, &layer.attention_norm});
     vectors.push_back({prefix + "ffn_norm.weight", width, &layer.feed_forward_norm});
+    if (!config.qkv_bias) continue;
+    std::vector<float>* bias = &layer.qkv_bias;
+    vectors.push_back({prefix + "attn_q.bias", q_width, bias, {0, rotary}});
+    vectors.push_back({prefix + "attn_k.bias", kv_width, bias, {q_width, rotary}});
+    vectors.push_back({prefix + "attn_v.bias", kv_width, bias, {q_width + kv_width, 0}});
   }
 
   std::vector<std::string> known;
   for (const Matrix& matrix : matrices) {
     RAG_RETURN_IF_ERROR(
-        check_shape(file, matrix.name,
+        check_shape(files, matrix.name,
                     {static_cast<uint64_t>(matrix.columns), static_cast<uint64_t>(matrix.rows)}));
     known.push_back(matrix.name);
   }
   for (const Vector& vector : vectors) {
-    RAG_RETURN_IF_ERROR(check_shape(file, vector.name, {static_cast<uint64_t>(vector.size)}));
+    RAG_RETURN_IF_ERROR(check_shape(files, vector.name, {static_cast<uint64_t>(vector.size)}));
     known.push_back(vector.name);
   }
   std::sort(known.begin(), known.end());
-  for (const GgufTensor& tensor : file.tensors()) {
+  for (const Tensor& tensor : files.tensors()) {
     if (!std::binary_search(known.begin(), known.end(), tensor.name)) {
-      return absl::UnimplementedError(absl::StrCat(file.path(), ": tensor ", tensor.name,
+      return absl::UnimplementedError(absl::StrCat(files.path(), ": tensor ", tensor.name,
                                                    " is not known to architecture llama"));
     }
   }
@@ -161,7 +162,7 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
   // A matrix whose parts are stored in different formats is kept in fp32.
   std::map<const kernels::PackedWeights*, kernels::WeightFormat> formats;
   for (const Matrix& matrix : matrices) {
-    const kernels::WeightFormat format = format_of((*file.tensor(matrix.name))->type);
+    const kernels::WeightFormat format = format_of((*files.tensor(matrix.name))->type);
     const auto [known_format, first] = formats.emplace(matrix.to, format);
     if (known_format->second != format) known_format->second = kernels::WeightFormat::kF32;
   }
@@ -176,9 +177,9 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::T
     allocate(layer.gate_up, 2 * feed_forward, width);
     allocate(layer.down, width, feed_forward);
   }
-  for (const Matrix& matrix : matrices) load_matrix(file, matrix, pool);
-  for (const Vector& vector : vectors) load_vector(file, vector);
-  weights.fingerprint = file.fingerprint();
+  for (const Matrix& matrix : matrices) load_matrix(files, matrix, pool);
+  for (const Vector& vector : vectors) load_vector(files, vector);
+  weights.fingerprint = files.fingerprint();
   return weights;
 }
 

@@ -5,10 +5,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/hash.h"
-#include "common/weights/gguf.h"
+#include "common/model/model_files.h"
 #include "kernels/linear/linear.h"
 #include "kernels/parallel/thread_pool.h"
-#include "services/worker/model/model_config.h"
 
 namespace ragcache::worker {
 
@@ -19,6 +18,7 @@ struct LlamaWeights {
   struct Layer {
     std::vector<float> attention_norm;     // [width]
     kernels::PackedWeights qkv;            // [qkv_width, width]
+    std::vector<float> qkv_bias;           // [qkv_width]; empty: none
     kernels::PackedWeights attention_out;  // [width, n_heads · head_dim]
     std::vector<float> feed_forward_norm;  // [width]
     kernels::PackedWeights gate_up;        // [2 · feed_forward_width, width]
@@ -26,7 +26,7 @@ struct LlamaWeights {
   };
 
   ModelConfig config;
-  Digest fingerprint{};              // of the file
+  Digest fingerprint{};              // of the model's files
   kernels::PackedWeights embedding;  // [vocabulary, width]
   kernels::PackedWeights head;       // the same shape; empty: the embedding is the head
   std::vector<float> output_norm;    // [width]
@@ -36,6 +36,6 @@ struct LlamaWeights {
 // Every tensor's shape and size is checked against the hyperparameters before any memory is
 // taken. INVALID_ARGUMENT names the tensor and the shape it must have; UNIMPLEMENTED names a
 // tensor that this architecture does not know.
-absl::StatusOr<LlamaWeights> load_llama_weights(const GgufFile& file, kernels::ThreadPool& pool);
+absl::StatusOr<LlamaWeights> load_llama_weights(const ModelFiles& files, kernels::ThreadPool& pool);
 
 }  // namespace ragcache::worker
