@@ -11,8 +11,8 @@ namespace ragcache {
 absl::StatusOr<JsonObject> JsonObject::open(const std::string& path) {
   RAG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
   if (file.bytes().size() > kFileBytesMax) {
-    return absl::InvalidArgumentError(str_cat(path, " has ", file.bytes().size(),
-                                              " bytes, more than ", kFileBytesMax));
+    return absl::InvalidArgumentError(
+        str_cat(path, " has ", file.bytes().size(), " bytes, more than ", kFileBytesMax));
   }
   auto value = std::make_shared<nlohmann::json>(nlohmann::json::parse(
       file.bytes().begin(), file.bytes().end(), nullptr, /*allow_exceptions=*/false));

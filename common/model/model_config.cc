@@ -49,14 +49,12 @@ template <typename Source>
 absl::Status read_shape(const Source& source, const FieldNames& names, ModelConfig& config) {
   RAG_ASSIGN_OR_RETURN(config.n_layers, read_count(source, names.layers, kLayersMax));
   RAG_ASSIGN_OR_RETURN(config.n_heads, read_count(source, names.heads, kHeadsMax));
-  RAG_ASSIGN_OR_RETURN(
-      config.n_kv_heads,
-      value_or(read_count(source, names.kv_heads, kHeadsMax), config.n_heads));
+  RAG_ASSIGN_OR_RETURN(config.n_kv_heads,
+                       value_or(read_count(source, names.kv_heads, kHeadsMax), config.n_heads));
   RAG_ASSIGN_OR_RETURN(config.width, read_count(source, names.width, kWidthMax));
   RAG_ASSIGN_OR_RETURN(config.feed_forward_width,
                        read_count(source, names.feed_forward, kWidthMax));
-  RAG_ASSIGN_OR_RETURN(config.context_tokens,
-                       read_count(source, names.context, kContextTokensMax));
+  RAG_ASSIGN_OR_RETURN(config.context_tokens, read_count(source, names.context, kContextTokensMax));
   if (config.n_heads % config.n_kv_heads != 0) {
     return absl::InvalidArgumentError(str_cat(names.heads, " is ", config.n_heads,
                                               ", must be a multiple of ", names.kv_heads, ", ",
@@ -163,23 +161,22 @@ absl::StatusOr<ModelConfig> gguf_config(const GgufFile& file) {
   RAG_ASSIGN_OR_RETURN(const uint64_t experts,
                        value_or(file.get_uint(architecture + ".expert_count"), uint64_t{0}));
   if (experts > 0) {
-    return absl::UnimplementedError(str_cat(architecture, ".expert_count is ", experts,
-                                            ": mixtures of experts are not known"));
+    return absl::UnimplementedError(
+        str_cat(architecture, ".expert_count is ", experts, ": mixtures of experts are not known"));
   }
   const auto field = [&](const char* name) { return str_cat(architecture, ".", name); };
   ModelConfig config;
-  RAG_RETURN_IF_ERROR(read_shape(
-      file,
-      {.layers = field("block_count"),
-       .heads = field("attention.head_count"),
-       .kv_heads = field("attention.head_count_kv"),
-       .width = field("embedding_length"),
-       .feed_forward = field("feed_forward_length"),
-       .context = field("context_length"),
-       .head_dim = field("attention.key_length"),
-       .sliding_window = field("attention.sliding_window"),
-       .rms_epsilon = field("attention.layer_norm_rms_epsilon")},
-      config));
+  RAG_RETURN_IF_ERROR(read_shape(file,
+                                 {.layers = field("block_count"),
+                                  .heads = field("attention.head_count"),
+                                  .kv_heads = field("attention.head_count_kv"),
+                                  .width = field("embedding_length"),
+                                  .feed_forward = field("feed_forward_length"),
+                                  .context = field("context_length"),
+                                  .head_dim = field("attention.key_length"),
+                                  .sliding_window = field("attention.sliding_window"),
+                                  .rms_epsilon = field("attention.layer_norm_rms_epsilon")},
+                                 config));
   for (const char* name : {"attention.value_length", "rope.dimension_count"}) {
     RAG_ASSIGN_OR_RETURN(const uint64_t length, value_or(file.get_uint(field(name)),
                                                          static_cast<uint64_t>(config.head_dim)));
@@ -230,12 +227,11 @@ absl::Status set_llama3_factors(const JsonObject& scaling, ModelConfig& config) 
 absl::Status read_json_rope(const JsonObject& json, ModelConfig& config) {
   // transformers 5 has base and scaling in rope_parameters, earlier versions apart.
   const bool joined = json.has("rope_parameters");
-  absl::StatusOr<JsonObject> scaling =
-      json.get_object(joined ? "rope_parameters" : "rope_scaling");
+  absl::StatusOr<JsonObject> scaling = json.get_object(joined ? "rope_parameters" : "rope_scaling");
   if (!scaling.ok() && !absl::IsNotFound(scaling.status())) return scaling.status();
-  RAG_ASSIGN_OR_RETURN(const double base,
-                       value_or((joined ? *scaling : json).get_float("rope_theta"),
-                                kRopeBaseDefault));
+  RAG_ASSIGN_OR_RETURN(
+      const double base,
+      value_or((joined ? *scaling : json).get_float("rope_theta"), kRopeBaseDefault));
   RAG_RETURN_IF_ERROR(set_rope_base("rope_theta", base, config));
   if (!scaling.ok()) return absl::OkStatus();
   RAG_ASSIGN_OR_RETURN(

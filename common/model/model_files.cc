@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 #include "common/model/formats.h"
@@ -15,7 +14,7 @@
 namespace ragcache {
 namespace {
 
-// What tells that a path leads to the same file or folder as before.
+// Which file or folder a path leads to, and in which state.
 using FileIdentity = std::array<int64_t, 5>;
 
 FileIdentity identity_of(const struct stat& info) {
@@ -25,29 +24,25 @@ FileIdentity identity_of(const struct stat& info) {
 
 struct OpenModels {
   std::mutex mutex;  // held while a model is opened: the others want the same one
-  std::map<std::string, std::pair<FileIdentity, std::weak_ptr<const ModelFiles>>> by_path;
+  std::map<FileIdentity, std::weak_ptr<const ModelFiles>> models;
 };
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ModelFiles>> ModelFiles::open(const std::string& path) {
-  static OpenModels* const models = new OpenModels;
+  static OpenModels* const open = new OpenModels;
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) {
     return absl::ErrnoToStatus(errno, str_cat("cannot open the model ", path));
   }
-  const FileIdentity identity = identity_of(info);
-  const std::string key = std::filesystem::absolute(path).lexically_normal().string();
-  const std::lock_guard lock(models->mutex);
-  std::erase_if(models->by_path, [](const auto& entry) { return entry.second.second.expired(); });
-  if (const auto found = models->by_path.find(key);
-      found != models->by_path.end() && found->second.first == identity) {
-    if (auto open = found->second.second.lock()) return open;
-  }
-  RAG_ASSIGN_OR_RETURN(
-      std::shared_ptr<const ModelFiles> opened,
-      S_ISDIR(info.st_mode) ? open_safetensors_model(path) : open_gguf_model(path));
-  models->by_path.insert_or_assign(key, std::pair(identity, opened));
+  const std::lock_guard lock(open->mutex);
+  std::erase_if(open->models, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const ModelFiles>& known = open->models[identity_of(info)];
+  if (auto files = known.lock()) return files;
+  RAG_ASSIGN_OR_RETURN(std::shared_ptr<const ModelFiles> opened, S_ISDIR(info.st_mode)
+                                                                     ? open_safetensors_model(path)
+                                                                     : open_gguf_model(path));
+  known = opened;
   return opened;
 }
 

@@ -42,8 +42,8 @@ void SafetensorsModel::hash(Sha256& digest) const {
   const auto add = [&](const std::string& name, std::span<const uint8_t> bytes) {
     digest.update(str_cat(name, ":", bytes.size(), ":")).update(bytes);
   };
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer.model",
-                           "tokenizer_config.json"}) {
+  for (const char* name :
+       {"config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
     const auto file = MappedFile::open(str_cat(path(), "/", name));
     if (file.ok()) add(name, file->bytes());
   }
@@ -134,8 +134,8 @@ absl::StatusOr<Weights> open_weights(const std::string& folder) {
     const std::string name = value.is_string() ? value.get<std::string>() : "";
     // A shard is a file of this folder, whatever an index may say.
     if (!name.ends_with(".safetensors") || name.find('/') != std::string::npos) {
-      return absl::InvalidArgumentError(str_cat(
-          path, ": weight_map has a value that is not the name of a .safetensors file"));
+      return absl::InvalidArgumentError(
+          str_cat(path, ": weight_map has a value that is not the name of a .safetensors file"));
     }
     RAG_ASSIGN_OR_RETURN(const SafetensorsFile* file, open_shard(folder, name, weights.shards));
     weights.shard_of.emplace(tensor, file);

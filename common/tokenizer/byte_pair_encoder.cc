@@ -1,8 +1,9 @@
 #include "common/tokenizer/byte_pair_encoder.h"
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <queue>
-#include <tuple>
 
 namespace ragcache {
 namespace {
@@ -11,16 +12,12 @@ uint64_t key_of(TokenId left, TokenId right) { return uint64_t{left} << 32 | rig
 
 }  // namespace
 
-void BytePairEncoder::add_merge(TokenId left, TokenId right, TokenId merged) {
-  merges_.insert_or_assign(key_of(left, right), Merge{n_merges_++, merged});
+void BytePairEncoder::add_merge(TokenId left, TokenId right, TokenId merged, uint32_t rank) {
+  merges_.insert_or_assign(key_of(left, right), Merge{rank, merged});
 }
 
-void BytePairEncoder::add_whole_piece(std::string_view piece, TokenId id) {
-  std::vector<TokenId> tokens;
-  encode(piece, tokens);
-  if (tokens == std::vector<TokenId>{id}) {
-    whole_pieces_.emplace(absl::string_view(piece.data(), piece.size()), id);
-  }
+void BytePairEncoder::set_whole_piece(std::string_view piece, TokenId id) {
+  whole_pieces_.insert_or_assign(absl::string_view(piece.data(), piece.size()), id);
 }
 
 BytePairEncoder::Merge BytePairEncoder::find_merge(TokenId left, TokenId right) const {
@@ -40,15 +37,19 @@ void BytePairEncoder::encode(std::string_view piece, std::vector<TokenId>& out) 
     const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
     if (id != kNoToken) tokens.push_back(id);
   }
-  if (tokens.size() <= kScannedTokensMax) {
-    merge_by_scan(tokens);
-  } else {
-    merge_by_queue(tokens);
-  }
+  merge(tokens);
   out.insert(out.end(), tokens.begin(), tokens.end());
   // One giant piece must not hold on to its memory.
   constexpr size_t kKeptCapacity = 1 << 16;
   if (tokens.capacity() > kKeptCapacity) std::vector<TokenId>().swap(tokens);
+}
+
+void BytePairEncoder::merge(std::vector<TokenId>& tokens) const {
+  if (tokens.size() <= kScannedTokensMax) {
+    merge_by_scan(tokens);
+  } else {
+    merge_by_rank(tokens);
+  }
 }
 
 void BytePairEncoder::merge_by_scan(std::vector<TokenId>& tokens) const {
@@ -73,52 +74,68 @@ void BytePairEncoder::merge_by_scan(std::vector<TokenId>& tokens) const {
   tokens.resize(n);
 }
 
-// O(n log n): every merge leaves at most two new pairs in the queue. Tokens form a linked list in
-// place; a queued pair that has changed since is recognised by its ids and skipped.
-void BytePairEncoder::merge_by_queue(std::vector<TokenId>& tokens) const {
-  struct Candidate {
-    uint32_t rank;
-    uint32_t position;
-    TokenId left;
-    TokenId right;
-  };
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.rank, a.position) > std::tie(b.rank, b.position);
+// One queue per rank instead of one for all pairs: within a rank positions are taken in ascending
+// order, so a long text is swept from left to right. Tokens form a linked list in place; a queued
+// pair that has changed since is recognised by its rank and skipped.
+void BytePairEncoder::merge_by_rank(std::vector<TokenId>& tokens) const {
+  struct Queue {
+    std::vector<uint32_t> positions;  // of the pairs' left tokens
+    size_t next = 0;                  // the first that is still to be taken
+    bool sorted = true;
+    bool listed = false;  // in `ranks`
   };
   constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+  std::deque<Queue> queues;
+  absl::flat_hash_map<uint32_t, Queue*> queue_of_rank;
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ranks;
+
   const auto n = static_cast<uint32_t>(tokens.size());
   std::vector<uint32_t> previous(n);
   std::vector<uint32_t> following(n);
-  std::vector<Candidate> initial;
   for (uint32_t i = 0; i < n; ++i) {
     previous[i] = i == 0 ? kNone : i - 1;
     following[i] = i + 1 == n ? kNone : i + 1;
-    if (i + 1 == n) break;
-    const Merge merge = find_merge(tokens[i], tokens[i + 1]);
-    if (merge.rank != kNoRank) initial.push_back({merge.rank, i, tokens[i], tokens[i + 1]});
   }
-  std::priority_queue<Candidate, std::vector<Candidate>, decltype(later)> queue(later,
-                                                                                std::move(initial));
-  const auto offer = [&](uint32_t left, uint32_t right) {
-    if (left == kNone || right == kNone) return;
-    const Merge merge = find_merge(tokens[left], tokens[right]);
-    if (merge.rank != kNoRank) queue.push({merge.rank, left, tokens[left], tokens[right]});
+  const auto offer = [&](uint32_t left) {
+    if (left == kNone || following[left] == kNone) return;
+    const Merge merge = find_merge(tokens[left], tokens[following[left]]);
+    if (merge.rank == kNoRank) return;
+    Queue*& queue = queue_of_rank[merge.rank];
+    if (queue == nullptr) queue = &queues.emplace_back();
+    if (!queue->listed) {
+      queue->listed = true;
+      ranks.push(merge.rank);
+    } else if (!queue->positions.empty() && left < queue->positions.back()) {
+      queue->sorted = false;
+    }
+    queue->positions.push_back(left);
   };
+  for (uint32_t i = 0; i < n; ++i) offer(i);
 
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    // A token that was merged away holds kNoToken, which no candidate has.
-    const uint32_t left = best.position;
-    if (tokens[left] != best.left) continue;
+  while (!ranks.empty()) {
+    const uint32_t rank = ranks.top();
+    Queue& queue = *queue_of_rank.find(rank)->second;
+    if (queue.next == queue.positions.size()) {
+      ranks.pop();
+      queue = Queue();
+      continue;
+    }
+    if (!queue.sorted) {
+      std::sort(queue.positions.begin() + queue.next, queue.positions.end());
+      queue.sorted = true;
+    }
+    const uint32_t left = queue.positions[queue.next++];
     const uint32_t right = following[left];
-    if (right == kNone || tokens[right] != best.right) continue;
-    tokens[left] = find_merge(best.left, best.right).merged;
+    if (right == kNone) continue;
+    // A token that was merged away is kNoToken, which is in no pair that has a rank.
+    const Merge merge = find_merge(tokens[left], tokens[right]);
+    if (merge.rank != rank) continue;
+    tokens[left] = merge.merged;
     tokens[right] = kNoToken;
     following[left] = following[right];
     if (following[left] != kNone) previous[following[left]] = left;
-    offer(previous[left], left);
-    offer(left, following[left]);
+    offer(previous[left]);
+    offer(left);
   }
   std::erase(tokens, kNoToken);
 }

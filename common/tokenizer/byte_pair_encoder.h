@@ -11,22 +11,25 @@
 
 namespace ragcache {
 
-// Byte-pair merging of one piece of text: the pair of adjacent tokens with the lowest rank
-// becomes one token (the leftmost of equals first), until no pair has a rank.
-// Immutable once filled, so any thread may encode.
+// Byte-pair merging: the pair of adjacent tokens with the lowest rank becomes one token (the
+// leftmost of equals first), until no pair has a rank. Immutable once filled, so any thread may
+// encode.
 class BytePairEncoder {
  public:
   static constexpr TokenId kNoToken = std::numeric_limits<TokenId>::max();
 
   // The token of a single byte; bytes without one are left out of what encode() gives.
   void set_byte(uint8_t byte, TokenId id) { byte_ids_[byte] = id; }
-  // Ranks follow the order of the calls. The last call for a pair counts.
-  void add_merge(TokenId left, TokenId right, TokenId merged);
-  // Makes encode() answer `piece` at once, if merging gives this one token. `piece` must outlive
-  // the encoder. REQUIRES: all bytes and merges are set.
-  void add_whole_piece(std::string_view piece, TokenId id);
+  // The last call for a pair counts.
+  void add_merge(TokenId left, TokenId right, TokenId merged, uint32_t rank);
+  // Makes encode() answer `piece` with this one token, whatever merging would give. `piece` must
+  // outlive the encoder.
+  void set_whole_piece(std::string_view piece, TokenId id);
 
+  // Appends the tokens of `piece`, which are made from its bytes.
   void encode(std::string_view piece, std::vector<TokenId>& out) const;
+  // Merges tokens in place. O(n log n).
+  void merge(std::vector<TokenId>& tokens) const;
 
  private:
   struct Merge {
@@ -35,12 +38,12 @@ class BytePairEncoder {
   };
 
   static constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
-  // Up to here a scan for the lowest rank beats a queue.
+  // Up to here a scan for the lowest rank beats queues.
   static constexpr size_t kScannedTokensMax = 48;
 
   Merge find_merge(TokenId left, TokenId right) const;
   void merge_by_scan(std::vector<TokenId>& tokens) const;
-  void merge_by_queue(std::vector<TokenId>& tokens) const;
+  void merge_by_rank(std::vector<TokenId>& tokens) const;
 
   // Constant once filled.
   std::array<TokenId, 256> byte_ids_ = [] {
@@ -50,7 +53,6 @@ class BytePairEncoder {
   }();
   absl::flat_hash_map<uint64_t, Merge> merges_;
   absl::flat_hash_map<absl::string_view, TokenId> whole_pieces_;
-  uint32_t n_merges_ = 0;
 };
 
 }  // namespace ragcache

@@ -19,23 +19,24 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<std::string> pieces_of(std::string_view text) {
+std::vector<std::string> pieces_of(std::string_view text,
+                                   PreTokenizerStyle style = PreTokenizerStyle::kSmolLm) {
   std::vector<std::string> pieces;
-  SmolLmPreTokenizer splitter(text);
+  PreTokenizer splitter(text, style);
   for (auto piece = splitter.next(); !piece.empty(); piece = splitter.next()) {
     pieces.emplace_back(piece);
   }
   return pieces;
 }
 
-TEST(SmolLmPreTokenizer, CutsWordsWithTheirSpaceAndNumbersAlone) {
+TEST(PreTokenizer, CutsWordsWithTheirSpaceAndNumbersAlone) {
   EXPECT_THAT(pieces_of("Hello world, it's 2024!"),
               ElementsAre("Hello", " world", ",", " it", "'s", " ", "2", "0", "2", "4", "!"));
   EXPECT_THAT(pieces_of("I'VE they'd''ll"), ElementsAre("I", "'", "VE", " they", "'d", "''", "ll"));
   EXPECT_THAT(pieces_of("x²½ größer été"), ElementsAre("x", "²", "½", " größer", " été"));
 }
 
-TEST(SmolLmPreTokenizer, LeavesTheLastOfSeveralSpacesToTheWordBehind) {
+TEST(PreTokenizer, LeavesTheLastOfSeveralSpacesToTheWordBehind) {
   EXPECT_THAT(pieces_of("a   b"), ElementsAre("a", "  ", " b"));
   EXPECT_THAT(pieces_of("a\n\n\tb"), ElementsAre("a", "\n\n", "\t", "b"));
   EXPECT_THAT(pieces_of("a   "), ElementsAre("a", "   "));
@@ -44,15 +45,18 @@ TEST(SmolLmPreTokenizer, LeavesTheLastOfSeveralSpacesToTheWordBehind) {
   EXPECT_THAT(pieces_of("a   1"), ElementsAre("a", "   ", "1"));
 }
 
-TEST(SmolLmPreTokenizer, GivesBackEveryByteOfRandomBytes) {
+TEST(PreTokenizer, GivesBackEveryByteOfRandomBytes) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 2000; ++round) {
     const std::string text = random_bytes(random, random() % 64);
-    std::string joined;
-    for (const std::string& piece : pieces_of(text)) joined += piece;
-    ASSERT_EQ(joined, text);
+    for (const auto style : {PreTokenizerStyle::kGpt2, PreTokenizerStyle::kSmolLm,
+                             PreTokenizerStyle::kLlama3, PreTokenizerStyle::kQwen2}) {
+      std::string joined;
+      for (const std::string& piece : pieces_of(text, style)) joined += piece;
+      ASSERT_EQ(joined, text) << name_of(style);
+    }
   }
 }
 
@@ -89,7 +93,7 @@ TEST(BytePairEncoder, MergesAsTheDefinitionHasItAtEveryLength) {
       } while (ranks.contains(pair));
       ranks[pair] = rank;
       known.push_back(static_cast<TokenId>(256 + rank));
-      encoder.add_merge(pair.first, pair.second, known.back());
+      encoder.add_merge(pair.first, pair.second, known.back(), static_cast<uint32_t>(rank));
     }
     for (const size_t length : {0, 1, 2, 3, 17, 47, 48, 49, 50, 300}) {
       std::string text;
@@ -108,8 +112,8 @@ TEST(BytePairTokenizer, RefusesMetadataThatDoesNotFitTogether) {
     const auto tokenizer = vocabulary.load();
     return tokenizer.ok() ? "no error" : std::string(tokenizer.status().message());
   };
-  EXPECT_THAT(error([](TinyVocabulary& v) { v.model = "llama"; }), HasSubstr("only gpt2"));
-  EXPECT_THAT(error([](TinyVocabulary& v) { v.pre = "qwen2"; }), HasSubstr("only smollm"));
+  EXPECT_THAT(error([](TinyVocabulary& v) { v.model = "bert"; }), HasSubstr("only gpt2"));
+  EXPECT_THAT(error([](TinyVocabulary& v) { v.pre = "tekken"; }), HasSubstr("only smollm"));
   EXPECT_THAT(error([](TinyVocabulary& v) { v.types.pop_back(); }), HasSubstr("token_type"));
   EXPECT_THAT(error([](TinyVocabulary& v) { v.merges.push_back("ab"); }),
               HasSubstr("merges entry 2 is not two tokens"));

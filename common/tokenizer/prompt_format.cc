@@ -85,8 +85,8 @@ class ChatMlFormat final : public PromptFormat {
 // The same idea; a header lies between two tokens of its own.
 class Llama3Format final : public PromptFormat {
  public:
-  Llama3Format(std::shared_ptr<const Tokenizer> tokenizer, TokenId text_start,
-               TokenId header_start, TokenId header_end, TokenId turn_end)
+  Llama3Format(std::shared_ptr<const Tokenizer> tokenizer, TokenId text_start, TokenId header_start,
+               TokenId header_end, TokenId turn_end)
       : PromptFormat(std::move(tokenizer), {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}),
         text_start_(text_start),
         header_start_(header_start),

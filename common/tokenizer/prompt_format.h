@@ -29,8 +29,8 @@ struct ChatMessage {
 //   chatml   <|im_start|>system\n{system}   \n\n{title}\n{text}  <|im_end|>\n, turns, header
 //   llama3   <|begin_of_text|>, header      the same             <|eot_id|>, turns, header
 //            of system, {system}
-//   llama2   <s> [INST] <<SYS>>\n{system}   the same             \n<</SYS>>\n\n{user} [/INST], turns
-//   mistral  <s>[INST] {system}             the same             \n\n{user}[/INST], turns
+//   llama2   <s> [INST] <<SYS>>\n{system}   the same             \n<</SYS>>\n\n{user} [/INST],
+//   turns mistral  <s>[INST] {system}             the same             \n\n{user}[/INST], turns
 //
 // The last two have the system message inside the user's first turn, which the root opens and the
 // tail ends. Immutable, so any thread may use it.

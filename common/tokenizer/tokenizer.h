@@ -22,15 +22,20 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Ids of `text` taken as plain text: the spelling of a special token inside it encodes as
-  // ordinary characters. Decoding the ids gives `text` back byte for byte, less the bytes that the
-  // vocabulary has no token for (SmolLM2 lacks six control characters, and bytes that only
-  // invalid UTF-8 or unassigned planes use): they are left out, as the reference library does.
+  // ordinary characters, and no space is put in front. Decoding the ids gives `text` back byte for
+  // byte, but for what the vocabulary cannot express. Byte-level ones leave out bytes that they
+  // have no token for (SmolLM2 lacks six control characters, and bytes that only invalid UTF-8 or
+  // unassigned planes use); those of SentencePiece take U+2581 for a space; Qwen2's tokenizer.json
+  // composes characters (NFC). The reference libraries do the same.
   virtual std::vector<TokenId> encode(std::string_view text) const = 0;
-  // The id of a special token by its spelling, if the vocabulary has it.
+  // Whether the model saw each text with a space in front that is not the text's own
+  // (SentencePiece's "dummy prefix"): prompts put it in where the model's rule has it.
+  virtual bool space_prefix() const { return false; }
+  // The id of a special token by its spelling, if the vocabulary has it: one that text never gives.
   virtual std::optional<TokenId> special_token(std::string_view spelling) const = 0;
   // The bytes of one token: may be part of a UTF-8 character. Empty for ids out of range.
   virtual std::string_view token_bytes(TokenId id) const = 0;
-  virtual bool is_special(TokenId id) const = 0;
+  virtual bool is_special(TokenId id) const = 0;  // structure: answers do not show it
   virtual uint32_t vocabulary_size() const = 0;
   virtual std::optional<TokenId> bos() const = 0;  // only if the model's prompts begin with it
   virtual std::optional<TokenId> eos() const = 0;
@@ -40,7 +45,8 @@ class Tokenizer {
   std::string decode(std::span<const TokenId> ids) const;
 };
 
-// Byte-level BPE from a GGUF file's tokenizer.ggml.* metadata (model "gpt2").
+// From a GGUF file's tokenizer.ggml.* metadata: byte-level BPE (model "gpt2") or SentencePiece's
+// ("llama").
 absl::StatusOr<std::shared_ptr<const Tokenizer>> load_gguf_tokenizer(const GgufFile& file);
 
 }  // namespace ragcache

@@ -432,6 +432,10 @@ absl::StatusOr<std::span<const int64_t>> GgufFile::get_ints(std::string_view key
   return find_array<int64_t>(metadata_, key, "an array of integers");
 }
 
+absl::StatusOr<std::span<const double>> GgufFile::get_floats(std::string_view key) const {
+  return find_array<double>(metadata_, key, "an array of numbers");
+}
+
 absl::StatusOr<const Tensor*> GgufFile::tensor(std::string_view name) const {
   const auto found = tensor_by_name_.find(name);
   if (found == tensor_by_name_.end()) {

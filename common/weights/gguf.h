@@ -37,6 +37,7 @@ class GgufFile {
   absl::StatusOr<std::string> get_string(std::string_view key) const;
   absl::StatusOr<std::span<const std::string>> get_strings(std::string_view key) const;
   absl::StatusOr<std::span<const int64_t>> get_ints(std::string_view key) const;
+  absl::StatusOr<std::span<const double>> get_floats(std::string_view key) const;
 
   // NOT_FOUND if there is none of that name.
   absl::StatusOr<const Tensor*> tensor(std::string_view name) const;

@@ -59,7 +59,7 @@ GgufWriter small_file() {
 // Reads every byte that the file object gives access to, so that a sanitizer sees bad spans.
 uint64_t sum_of_bytes(const GgufFile& file) {
   uint64_t sum = 0;
-  for (const GgufTensor& tensor : file.tensors()) {
+  for (const Tensor& tensor : file.tensors()) {
     for (const uint8_t byte : tensor.data) sum += byte;
   }
   return sum;
@@ -79,7 +79,7 @@ TEST_F(Gguf, ReadsMetadataAndTensors) {
   EXPECT_THAT(*file.get_ints("tokenizer.ggml.token_type"), ElementsAre(1, -3));
 
   ASSERT_EQ(file.tensors().size(), 3u);
-  const GgufTensor& quantised = **file.tensor("q4_1");
+  const Tensor& quantised = **file.tensor("q4_1");
   EXPECT_EQ(quantised.type, GgmlType::kQ4_1);
   EXPECT_THAT(quantised.dimensions, ElementsAre(64, 2));
   EXPECT_EQ(quantised.element_count(), 128u);
@@ -173,8 +173,14 @@ TEST_F(Gguf, NamesTheFieldOfAHostileFile) {
   }
   {
     GgufWriter writer;
-    writer.add_tensor("weight", one, 12, "....");
-    EXPECT_THAT(error(writer), HasSubstr("tensor weight has the element type Q4_K"));
+    writer.add_tensor("weight", one, 16, "....");
+    EXPECT_THAT(error(writer), HasSubstr("tensor weight has the element type IQ2_XXS"));
+  }
+  {
+    GgufWriter writer;
+    writer.add_tensor("first", std::vector<uint64_t>{16}, 0, std::string(64, 'x'));
+    writer.add_tensor_entry("second", one, 0, 32);
+    EXPECT_THAT(error(writer), HasSubstr("tensor second overlaps tensor first"));
   }
   {
     GgufWriter writer;
@@ -259,7 +265,7 @@ TEST_F(Gguf, ReadsTheDemoModel) {
   EXPECT_EQ(*file.get_uint("llama.block_count"), 30u);
   EXPECT_EQ(file.get_strings("tokenizer.ggml.tokens")->size(), 49152u);
   EXPECT_EQ(file.tensors().size(), 272u);
-  const GgufTensor& embedding = **file.tensor("token_embd.weight");
+  const Tensor& embedding = **file.tensor("token_embd.weight");
   EXPECT_EQ(embedding.type, GgmlType::kQ8_0);
   EXPECT_THAT(embedding.dimensions, ElementsAre(576, 49152));
   EXPECT_EQ(embedding.data.size(), 576u / 32 * 34 * 49152);

@@ -102,10 +102,9 @@ RopeTable::RopeTable(int64_t positions, int64_t head_dim, double base,
   RAG_CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == half);
   for (int64_t i = 0; i < half; ++i) {
     // Frequencies are rounded to float as the reference implementations round them.
-    const float frequency =
-        static_cast<float>(
-            std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim))) /
-        (factors.empty() ? 1.0f : factors[i]);
+    const float frequency = static_cast<float>(std::pow(base, -2.0 * static_cast<double>(i) /
+                                                                  static_cast<double>(head_dim))) /
+                            (factors.empty() ? 1.0f : factors[i]);
     for (int64_t position = 0; position < positions; ++position) {
       const float angle = static_cast<float>(position) * frequency;
       table_[position * head_dim + i] = std::cos(angle);

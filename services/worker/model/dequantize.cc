@@ -29,8 +29,6 @@ int high_nibble(uint8_t byte) { return byte >> 4; }
 int bit(uint8_t byte, int index) { return byte >> index & 1; }
 int bit_pair(uint8_t byte, int index) { return byte >> 2 * index & 3; }
 
-void f32(const uint8_t* block, float* values) { std::memcpy(values, block, sizeof(float)); }
-
 void f16(const uint8_t* block, float* values) { *values = read_half(block); }
 
 void bf16(const uint8_t* block, float* values) {
@@ -92,8 +90,8 @@ void q2_k(const uint8_t* block, float* values) {
   for (int i = 0; i < kSuperBlock; ++i) {
     const uint8_t packed = quants[i / 128 * 32 + i % 32];
     const uint8_t part = scales[i / 16];
-    values[i] = scale * low_nibble(part) * bit_pair(packed, i / 32 % 4) -
-                minimum * high_nibble(part);
+    values[i] =
+        scale * low_nibble(part) * bit_pair(packed, i / 32 % 4) - minimum * high_nibble(part);
   }
 }
 
@@ -184,7 +182,7 @@ using DequantizeBlock = void (*)(const uint8_t* block, float* values);
 DequantizeBlock block_function(GgmlType type) {
   switch (type) {
     case GgmlType::kF32:
-      return f32;
+      break;  // copied
     case GgmlType::kF16:
       return f16;
     case GgmlType::kBf16:
@@ -225,6 +223,10 @@ void dequantize(GgmlType type, std::span<const uint8_t> bytes, std::span<float> 
   const auto n = static_cast<int64_t>(values.size());
   RAG_CHECK(n % layout.elements == 0);
   RAG_CHECK(static_cast<int64_t>(bytes.size()) == storage_bytes(type, n));
+  if (type == GgmlType::kF32) {
+    if (n > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return;
+  }
   const DequantizeBlock block = block_function(type);
   const uint8_t* from = bytes.data();
   for (int64_t i = 0; i < n; i += layout.elements, from += layout.bytes) {

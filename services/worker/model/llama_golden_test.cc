@@ -46,7 +46,7 @@ class LlamaGolden : public testing::Test {
 
   void load_model(kernels::KvType kv_type) {
     auto file = ModelFiles::open(std::string(std::getenv("RAG_DEPS_DIR")) +
-                               "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+                                 "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
     ASSERT_TRUE(file.ok()) << file.status();
     auto weights = load_llama_weights(**file, pool_);
     ASSERT_TRUE(weights.ok()) << weights.status();

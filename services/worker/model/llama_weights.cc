@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -57,8 +58,8 @@ absl::Status check_shape(const ModelFiles& files, const std::string& name,
   return absl::OkStatus();
 }
 
-// What the kernels read as the file stores it; all else becomes fp32.
-kernels::WeightFormat format_of(GgmlType type) {
+// The format in which the kernels read a matrix as the file stores it, if there is one.
+std::optional<kernels::WeightFormat> stored_format(GgmlType type) {
   switch (type) {
     case GgmlType::kF16:
       return kernels::WeightFormat::kF16;
@@ -69,7 +70,7 @@ kernels::WeightFormat format_of(GgmlType type) {
     case GgmlType::kQ4_1:
       return kernels::WeightFormat::kQ4_1;
     default:
-      return kernels::WeightFormat::kF32;
+      return std::nullopt;
   }
 }
 
@@ -81,7 +82,7 @@ void load_matrix(const ModelFiles& files, const Matrix& matrix, kernels::ThreadP
     const int64_t end = std::min((task + 1) * kTaskRows, matrix.rows);
     for (int64_t row = task * kTaskRows; row < end; ++row) {
       const auto stored = tensor.data.subspan(row * row_bytes, row_bytes);
-      if (matrix.to->format() == format_of(tensor.type)) {
+      if (matrix.to->format() == stored_format(tensor.type)) {
         matrix.to->set_row(matrix.map(row), stored);
       } else {
         dequantize(tensor.type, stored, values);
@@ -102,7 +103,8 @@ void load_vector(const ModelFiles& files, const Vector& vector) {
 
 }  // namespace
 
-absl::StatusOr<LlamaWeights> load_llama_weights(const ModelFiles& files, kernels::ThreadPool& pool) {
+absl::StatusOr<LlamaWeights> load_llama_weights(const ModelFiles& files,
+                                                kernels::ThreadPool& pool) {
   LlamaWeights weights;
   weights.config = files.config();
   const ModelConfig& config = weights.config;
@@ -162,7 +164,8 @@ absl::StatusOr<LlamaWeights> load_llama_weights(const ModelFiles& files, kernels
   // A matrix whose parts are stored in different formats is kept in fp32.
   std::map<const kernels::PackedWeights*, kernels::WeightFormat> formats;
   for (const Matrix& matrix : matrices) {
-    const kernels::WeightFormat format = format_of((*files.tensor(matrix.name))->type);
+    const kernels::WeightFormat format =
+        stored_format((*files.tensor(matrix.name))->type).value_or(kernels::WeightFormat::kF32);
     const auto [known_format, first] = formats.emplace(matrix.to, format);
     if (known_format->second != format) known_format->second = kernels::WeightFormat::kF32;
   }

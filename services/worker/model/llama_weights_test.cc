@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/weights/gguf_writer.h"
 #include "gtest/gtest.h"
-#include "services/worker/model/dequantize.h"
 
 namespace ragcache::worker {
 namespace {
@@ -129,43 +127,6 @@ TEST_F(LlamaWeightsFile, NamesTheHyperparameterThatIsOutOfBounds) {
   EXPECT_NE(load(tensors(), 4, 3).status().message().find("multiple"), std::string::npos);
   EXPECT_NE(load(tensors(), 3, 3).status().message().find("multiple"), std::string::npos);
   EXPECT_NE(load(tensors(), 2, 1, "gpt2").status().message().find("gpt2"), std::string::npos);
-}
-
-TEST(Dequantize, ReadsEveryFormatAsItsDefinitionSays) {
-  std::vector<float> values(32);
-  std::vector<uint8_t> block;
-  // binary16: 0x3800 = 0.5, 0xC000 = -2, 0x0001 = 2^-24, 0x7C00 = infinity.
-  const std::vector<uint8_t> halves{0x00, 0x38, 0x00, 0xC0, 0x01, 0x00, 0x00, 0x7C};
-  dequantize(GgmlType::kF16, halves, std::span(values).first(4));
-  EXPECT_EQ(values[0], 0.5f);
-  EXPECT_EQ(values[1], -2.0f);
-  EXPECT_EQ(values[2], 0x1p-24f);
-  EXPECT_TRUE(std::isinf(values[3]));
-  dequantize(GgmlType::kBf16, std::vector<uint8_t>{0xC0, 0xBF}, std::span(values).first(1));
-  EXPECT_EQ(values[0], -1.5f);
-
-  block = {0x00, 0x38};  // scale 0.5
-  for (int i = 0; i < 32; ++i) block.push_back(static_cast<uint8_t>(i - 16));
-  dequantize(GgmlType::kQ8_0, block, values);
-  for (int i = 0; i < 32; ++i) EXPECT_EQ(values[i], 0.5f * (i - 16));
-
-  // Low nibbles are the first 16 elements, high nibbles the last.
-  std::vector<uint8_t> nibbles;
-  for (int i = 0; i < 16; ++i) nibbles.push_back(static_cast<uint8_t>(i | (15 - i) << 4));
-  block = {0x00, 0x38};
-  block.insert(block.end(), nibbles.begin(), nibbles.end());
-  dequantize(GgmlType::kQ4_0, block, values);
-  for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(values[i], 0.5f * (i - 8));
-    EXPECT_EQ(values[16 + i], 0.5f * (7 - i));
-  }
-  block = {0x00, 0x38, 0x00, 0xC0};  // scale 0.5, minimum -2
-  block.insert(block.end(), nibbles.begin(), nibbles.end());
-  dequantize(GgmlType::kQ4_1, block, values);
-  for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(values[i], 0.5f * i - 2.0f);
-    EXPECT_EQ(values[16 + i], 0.5f * (15 - i) - 2.0f);
-  }
 }
 
 }  // namespace
