@@ -78,6 +78,8 @@ def write_safetensors(folder: str, model: torch.nn.Module, dtype: torch.dtype, s
     model = model.to(dtype)
     model.save_pretrained(folder, max_shard_size=shard)
     os.remove(os.path.join(folder, "generation_config.json"))
+    # Read back: a model that was converted in memory has converted RoPE frequencies too.
+    model = model.__class__.from_pretrained(folder, dtype=torch.float32)
     write_golden(folder, model, model.config.vocab_size)
 
 
