@@ -60,6 +60,7 @@ TEST(ChatTemplate, MakesTheReferencesPrompts) {
       turns.push_back({turn[0] == "user" ? ChatRole::kUser : ChatRole::kAssistant, turn[1]});
     }
     append(format->tail(turns));
+    EXPECT_EQ(format->answer_has_space(), row.at("tokenizer") != "llama3");
 
     std::string prompt = row.at("prompt");
     // The reference's template leaves the dummy prefix behind <s> to the tokenizer.

@@ -41,8 +41,8 @@ void set_special_tokens(const SpecialSpellings& special, Vocabulary& vocabulary)
   for (TokenId id = 0; id < vocabulary.tokens.size(); ++id) {
     const auto& [spelling, kind] = vocabulary.tokens[id];
     if (kind != TokenKind::kControl && kind != TokenKind::kMarkup) continue;
-    if (spelling == special.bos) vocabulary.bos = id;
-    if (spelling == special.eos) vocabulary.eos = id;
+    if (!special.bos.empty() && spelling == special.bos) vocabulary.bos = id;
+    if (!special.eos.empty() && spelling == special.eos) vocabulary.eos = id;
   }
 }
 

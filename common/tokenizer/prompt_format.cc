@@ -154,6 +154,8 @@ class Llama2Format final : public PromptFormat {
     return prompt.take();
   }
 
+  bool answer_has_space() const override { return true; }
+
  private:
   std::string_view space() const { return tokenizer().space_prefix() ? " " : ""; }
 
@@ -197,6 +199,8 @@ class MistralFormat final : public PromptFormat {
     }
     return prompt.take();
   }
+
+  bool answer_has_space() const override { return tokenizer().space_prefix(); }
 
  private:
   std::string_view space() const { return tokenizer().space_prefix() ? " " : ""; }

@@ -47,6 +47,8 @@ class PromptFormat {
   std::vector<TokenId> document(std::string_view title, std::string_view text) const;
   // `turns` alternate, the user's first and last; system messages are not among them.
   virtual std::vector<TokenId> tail(std::span<const ChatMessage> turns) const = 0;
+  // Whether an answer begins with a space that belongs to the template, not to the text.
+  virtual bool answer_has_space() const { return false; }
   // Ids that end the assistant's turn.
   std::span<const TokenId> stop_tokens() const { return stop_tokens_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -6,8 +6,10 @@
 namespace ragcache::controller {
 
 Choice::Choice(uint32_t index, std::shared_ptr<const Tokenizer> tokenizer,
-               std::vector<std::string> stop)
-    : index_(index), tokenizer_(tokenizer), text_(std::move(tokenizer), std::move(stop)) {}
+               std::vector<std::string> stop, bool drop_space)
+    : index_(index),
+      tokenizer_(tokenizer),
+      text_(std::move(tokenizer), std::move(stop), drop_space) {}
 
 std::optional<v1::Delta> Choice::append(std::span<const TokenId> tokens,
                                         std::span<const worker::v1::TokenLogprob> logprobs) {

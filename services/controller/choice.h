@@ -24,7 +24,9 @@ class Choice {
     kDone
   };
 
-  Choice(uint32_t index, std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop);
+  // `drop_space`: as AnswerText.
+  Choice(uint32_t index, std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop,
+         bool drop_space);
 
   // What the client is to be told now; none if nothing is. `logprobs` has one for each token, or
   // none.

@@ -168,9 +168,11 @@ void RequestActor::submit(Plan plan, ActorContext& context) {
   }
   const uint32_t n = std::max(request_.n(), 1u);
   choices_.reserve(n);
+  const bool drop_space = !request_.has_raw_prompt() && dependencies_->format->answer_has_space();
   for (uint32_t choice = 0; choice < n; ++choice) {
     choices_.emplace_back(choice, dependencies_->tokenizer,
-                          std::vector<std::string>(request_.stop().begin(), request_.stop().end()));
+                          std::vector<std::string>(request_.stop().begin(), request_.stop().end()),
+                          drop_space);
     types::v1::Sampling sampling = request_.sampling();
     sampling.set_seed(sampling.seed() + choice);
     dependencies_->group.send(Submit{.request_id = id_of(choice),

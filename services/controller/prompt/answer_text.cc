@@ -17,14 +17,15 @@ size_t overlap(const std::string& text, const std::string& stop) {
 
 }  // namespace
 
-AnswerText::AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop)
-    : decoder_(std::move(tokenizer)), stop_(std::move(stop)) {}
+AnswerText::AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop,
+                       bool drop_space)
+    : decoder_(std::move(tokenizer)), stop_(std::move(stop)), drop_space_(drop_space) {}
 
 AnswerText::Piece AnswerText::append(std::span<const TokenId> tokens) {
   if (stopped_) return {};
   for (const TokenId token : tokens) {
     tokens_.push_back({released_ + held_.size(), std::nullopt});
-    held_ += decoder_.push(token);
+    hold(decoder_.push(token));
     if (!decoder_.between_characters()) continue;
     for (auto it = tokens_.rbegin(); it != tokens_.rend() && !it->end.has_value(); ++it) {
       it->end = released_ + held_.size();
@@ -35,8 +36,16 @@ AnswerText::Piece AnswerText::append(std::span<const TokenId> tokens) {
 
 AnswerText::Piece AnswerText::finish() {
   if (stopped_) return {};
-  held_ += decoder_.finish();
+  hold(decoder_.finish());
   return release(true);
+}
+
+void AnswerText::hold(std::string text) {
+  if (drop_space_ && !text.empty()) {
+    drop_space_ = false;
+    if (text.front() == ' ') text.erase(0, 1);
+  }
+  held_ += text;
 }
 
 AnswerText::Piece AnswerText::release(bool all) {

@@ -25,7 +25,9 @@ class AnswerText {
     size_t tokens = 0;
   };
 
-  AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop);
+  // `drop_space`: a space that the text begins with is none of it (PromptFormat).
+  AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop,
+             bool drop_space = false);
 
   // Nothing once stopped().
   Piece append(std::span<const TokenId> tokens);
@@ -41,10 +43,12 @@ class AnswerText {
     std::optional<size_t> end;  // none: its last character is unfinished
   };
 
+  void hold(std::string text);
   Piece release(bool all);
 
   IncrementalDecoder decoder_;
   const std::vector<std::string> stop_;
+  bool drop_space_;
   std::string held_;
   size_t released_ = 0;        // bytes of decoded text before held_
   std::deque<Extent> tokens_;  // not given out

@@ -28,6 +28,13 @@ TEST_F(AnswerTextTest, SendsEverythingAtOnceWithoutStopStrings) {
   EXPECT_FALSE(text.stopped());
 }
 
+TEST_F(AnswerTextTest, DropsTheSpaceThatBelongsToTheTemplate) {
+  AnswerText text(tokenizer_, {}, /*drop_space=*/true);
+  EXPECT_EQ(text.append({}), "");
+  EXPECT_EQ(text.append(letters("  a")), " a");
+  EXPECT_EQ(text.append(letters(" b")), " b");
+}
+
 TEST_F(AnswerTextTest, HoldsBackWhatMayBeginAStopString) {
   AnswerText text(tokenizer_, {"abc"});
   EXPECT_EQ(text.append(letters("ca")).text, "c");
