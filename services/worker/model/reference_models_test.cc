@@ -28,7 +28,7 @@ TEST_P(ReferenceModel, GivesTheReferencesLogitsAndContinuations) {
   auto weights = load_llama_weights(**files, pool);
   ASSERT_TRUE(weights.ok()) << weights.status();
   LlamaModel model(*std::move(weights), /*max_tokens=*/128, pool);
-  std::vector<float> kv(8 * model.kv_layout().block_floats());
+  std::vector<uint8_t> kv(8 * model.kv_layout().block_bytes());
 
   float worst = 0;
   for (const nlohmann::json& prompt : prompts) {
