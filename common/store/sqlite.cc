@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -142,7 +143,9 @@ absl::Status SqliteDatabase::error(int code) const {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(
-          absl::StrCat(prefix, detail, ": restore it from a copy, or move it away to start anew"));
+          absl::StrCat(prefix, detail,
+                       ": restore it from a copy, save what can be read with 'sqlite3 FILE "
+                       ".recover', or move it away to start anew"));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::UnavailableError(
@@ -154,9 +157,11 @@ absl::Status SqliteDatabase::error(int code) const {
       return absl::PermissionDeniedError(
           absl::StrCat(prefix, detail, ": check that its folder exists and can be written"));
     case SQLITE_FULL:
-      return absl::ResourceExhaustedError(absl::StrCat(prefix, detail));
+      return absl::UnavailableError(absl::StrCat(prefix, detail, ": free space and try again"));
     case SQLITE_IOERR:
-      return absl::UnavailableError(absl::StrCat(prefix, detail));
+      return absl::UnavailableError(
+          absl::StrCat(prefix, detail, ": ",
+                       std::strerror(handle_ == nullptr ? 0 : sqlite3_system_errno(handle_))));
     default:
       return absl::InternalError(absl::StrCat(prefix, detail, " (code ", code, ")"));
   }

@@ -69,9 +69,9 @@ class SqliteStatement {
 
 // One connection. Owned by one thread at a time. Errors name the file:
 //   DATA_LOSS            the file is damaged or no database
-//   UNAVAILABLE          another process holds it for longer than the busy timeout, or I/O failed
+//   UNAVAILABLE          another process holds it for longer than the busy timeout, the disk is full,
+//                        or I/O failed
 //   PERMISSION_DENIED    it cannot be opened or written
-//   RESOURCE_EXHAUSTED   the disk is full
 class SqliteDatabase {
  public:
   // Creates the file if it is missing. Journal: write-ahead log; a commit is on disk when it

@@ -11,7 +11,7 @@
 #include "common/rpc/server.h"
 #include "common/status.h"
 #include "common/store/file.h"
-#include "services/retrieval/corpus.h"
+#include "services/retrieval/corpora.h"
 #include "services/retrieval/embed/embedder.h"
 #include "services/retrieval/service.h"
 
@@ -39,7 +39,7 @@ struct App::Parts {
   metrics::Registry registry;
   std::unique_ptr<Metrics> metrics;
   std::unique_ptr<Embedder> embedder;
-  std::unique_ptr<Corpus> corpus;
+  std::unique_ptr<Corpora> corpora;
   std::unique_ptr<Service> service;
   std::unique_ptr<RpcServer> server;
 };
@@ -51,6 +51,8 @@ App::~App() { stop(); }
 
 absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry registry) {
   const TimePoint started = steady_now();
+  RAG_RETURN_IF_ERROR(check_chunk_settings(
+      {.chunk_tokens = config.chunk_tokens, .chunk_overlap_tokens = config.chunk_overlap_tokens}));
   const std::string folder = config.state_dir + "/retrieval";
   RAG_RETURN_IF_ERROR(make_writable_folder(folder));
   RAG_ASSIGN_OR_RETURN(const auto model, ModelFiles::open(config.model));
@@ -66,16 +68,19 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
                               .dimension = parts->embedder->dimension(),
                               .ivf_lists = config.ivf_lists,
                               .ivf_probes = config.ivf_probes};
-  // A reader for each search thread and one for each writer's lookups.
-  RAG_ASSIGN_OR_RETURN(
-      parts->corpus, Corpus::open(folder, index, threads + 2, std::move(format), *parts->embedder));
-  parts->service = std::make_unique<Service>(*parts->corpus, *parts->embedder, *parts->metrics,
+  const Corpora::Options options = {
+      .index = index,
+      .chunk = {.max_tokens = config.chunk_tokens, .overlap_tokens = config.chunk_overlap_tokens},
+      .readers = threads + 2};  // one for each search thread and for each writer's lookups
+  RAG_ASSIGN_OR_RETURN(parts->corpora,
+                       Corpora::open(folder, options, std::move(format), *parts->embedder));
+  parts->service = std::make_unique<Service>(*parts->corpora, *parts->embedder, *parts->metrics,
                                              folder_name(config.embedding_model), threads);
   const std::array<grpc::Service*, 1> services = {parts->service.get()};
   RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(config.listen, services));
   log::info("retrieval ready", {{"address", parts->server->address()},
-                                {"documents", parts->corpus->store().document_count()},
-                                {"index", parts->corpus->index_kind()},
+                                {"corpora", parts->corpora->list().size()},
+                                {"documents", parts->corpora->store().document_count()},
                                 {"seconds", to_seconds(steady_now() - started)}});
   return std::unique_ptr<App>(new App(std::move(parts)));
 }
@@ -83,7 +88,7 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
 void App::stop() {
   if (parts_ == nullptr) return;
   parts_->server->stop(kStopGrace);
-  if (const absl::Status saved = parts_->corpus->save(); !saved.ok()) {
+  if (const absl::Status saved = parts_->corpora->save(); !saved.ok()) {
     // The next start makes up for it from the store.
     log::error("index not saved", {{"reason", std::string(saved.message())}});
   }

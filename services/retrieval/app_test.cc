@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <thread>
@@ -84,14 +85,17 @@ class RetrievalApp : public ::testing::Test {
     grpc::Status status;
     uint64_t accepted = 0;
     uint64_t tokens = 0;
+    uint64_t pieces = 0;
   };
 
   // `per_message` items a message.
-  Upserted upsert(const std::vector<Item>& items, size_t per_message = 4) {
+  Upserted upsert(const std::vector<Item>& items, size_t per_message = 4,
+                  const std::string& corpus = "") {
     grpc::ClientContext context;
     const auto stream = stub_->UpsertDocuments(&context);
     for (size_t begin = 0; begin < items.size(); begin += per_message) {
       v1::UpsertDocumentsRequest request;
+      request.set_corpus(corpus);
       for (size_t i = begin; i < std::min(begin + per_message, items.size()); ++i) {
         *request.add_items() = items[i];
       }
@@ -104,16 +108,21 @@ class RetrievalApp : public ::testing::Test {
       EXPECT_GE(response.accepted(), upserted.accepted);
       upserted.accepted = response.accepted();
       upserted.tokens = response.tokens();
+      upserted.pieces = response.pieces();
     }
     upserted.status = stream->Finish();
     return upserted;
   }
 
   grpc::Status search(const std::string& query, uint32_t top_k, v1::SearchResponse& response) {
-    grpc::ClientContext context;
     v1::SearchRequest request;
     request.set_query(query);
     request.set_top_k(top_k);
+    return search(request, response);
+  }
+
+  grpc::Status search(const v1::SearchRequest& request, v1::SearchResponse& response) {
+    grpc::ClientContext context;
     const auto stream = stub_->Search(&context, request);
     int finals = 0;
     v1::SearchResponse stage;
@@ -285,6 +294,10 @@ TEST_F(RetrievalApp, NamesTheFieldTheBoundAndTheDocument) {
   expect_refused(item("i", "", std::string((2 << 20) + 1, 'x')),
                  {"text: 2097153 bytes, at most 2097152"});
   expect_refused(item("i", "", "no \xff utf-8"), {"'i'", "text: no valid UTF-8 at byte 3"});
+  expect_refused(item("page#3", "", "x"), {"'page#3'", "id: ends in '#3'"});
+  Item with_metadata = item("i", "", "x");
+  with_metadata.set_metadata(R"({"a":{}})");
+  expect_refused(with_metadata, {"'i'", "metadata.a: must be a text"});
   expect_refused(item("\xc3", "", "x"), {"document 2 of this call, id: no valid UTF-8 at byte 0"});
   // What stood before the bad one is there.
   EXPECT_EQ(info().documents(), 2u);
@@ -325,6 +338,142 @@ TEST_F(RetrievalApp, SearchesWhileDocumentsAreReplaced) {
   for (int round = 1; round <= 4; ++round) EXPECT_TRUE(upsert(version(round)).status.ok());
   done = true;
   for (std::thread& searcher : searchers) searcher.join();
+}
+
+TEST_F(RetrievalApp, CutsLongDocumentsAndAnswersWithTheirPieces) {
+  config_.chunk_tokens = 64;
+  config_.chunk_overlap_tokens = 16;
+  start();
+  std::string text;
+  for (const Item& short_one : encyclopedia()) text += short_one.text() + " ";
+  Item whole = item("encyclopedia", "Encyclopedia", text);
+  whole.set_metadata(R"({"year": 1751})");
+  const Upserted upserted = upsert({whole, encyclopedia()[0]});
+  EXPECT_EQ(upserted.accepted, 2u);
+  EXPECT_GT(upserted.pieces, 3u);
+  EXPECT_EQ(info().documents(), 2u);
+  v1::GetDocumentsResponse got;
+  ASSERT_TRUE(get({"encyclopedia"}, got).ok());
+  ASSERT_EQ(static_cast<uint64_t>(got.documents_size()), upserted.pieces - 1);
+  EXPECT_EQ(got.cache_scope(), types::v1::CACHE_SCOPE_TENANT);
+  for (int i = 0; i < got.documents_size(); ++i) {
+    const types::v1::Document& piece = got.documents(i);
+    EXPECT_EQ(piece.id(), str_cat("encyclopedia#", i + 1));
+    EXPECT_EQ(piece.source_id(), "encyclopedia");
+    EXPECT_EQ(piece.title(), "Encyclopedia");
+    EXPECT_LE(piece.segment_tokens_size(), 64);
+    ASSERT_EQ(piece.metadata_size(), 1);
+    EXPECT_EQ(piece.metadata(0).values(0).number(), 1751);
+  }
+  v1::SearchResponse response;
+  ASSERT_TRUE(search(encyclopedia()[3].text(), 1, response).ok());
+  EXPECT_EQ(response.documents(0).source_id(), "encyclopedia");
+  EXPECT_THAT(response.documents(0).text(), HasSubstr("Saturn"));
+}
+
+TEST_F(RetrievalApp, SearchesOneCorpusByFilterAndByEmbedding) {
+  start();
+  grpc::ClientContext create_context;
+  v1::CreateCorpusRequest create;
+  create.mutable_corpus()->set_name("sky");
+  create.mutable_corpus()->set_cache_scope(types::v1::CACHE_SCOPE_SHARED);
+  v1::CreateCorpusResponse created;
+  ASSERT_TRUE(stub_->CreateCorpus(&create_context, create, &created).ok());
+  EXPECT_EQ(created.corpus().chunk_tokens(), 1024u);
+  Item saturn = encyclopedia()[3], comet = encyclopedia()[5];
+  saturn.set_metadata(R"({"kind": "planet"})");
+  comet.set_metadata(R"({"kind": ["ice", "dust"]})");
+  ASSERT_TRUE(upsert({saturn, comet}, 4, "sky").status.ok());
+  ASSERT_TRUE(upsert({encyclopedia()[0]}).status.ok());
+
+  v1::SearchRequest request;
+  request.set_query("insects");
+  request.set_top_k(9);
+  request.set_corpus("sky");
+  v1::SearchResponse response;
+  ASSERT_TRUE(search(request, response).ok());
+  EXPECT_THAT(response.documents(), SizeIs(2));
+  EXPECT_EQ(response.cache_scope(), types::v1::CACHE_SCOPE_SHARED);
+  types::v1::Filter::Condition& condition = *request.mutable_filter()->add_conditions();
+  condition.set_field("kind");
+  condition.set_op(types::v1::Filter::OPERATOR_IN);
+  condition.add_values()->set_text("dust");
+  ASSERT_TRUE(search(request, response).ok());
+  ASSERT_THAT(response.documents(), SizeIs(1));
+  EXPECT_EQ(response.documents(0).id(), "comet");
+  condition.clear_values();
+  EXPECT_THAT(search(request, response).error_message(),
+              HasSubstr("filter.conditions[0].values: 0, must be"));
+  request.clear_filter();
+
+  // The embedding of a question finds what the question finds.
+  grpc::ClientContext embed_context;
+  v1::EmbedRequest texts;
+  texts.add_texts("Which planet has rings?");
+  texts.add_texts("bees");
+  v1::EmbedResponse embedded;
+  ASSERT_TRUE(stub_->Embed(&embed_context, texts, &embedded).ok());
+  ASSERT_EQ(embedded.embeddings_size(), 2);
+  EXPECT_GT(embedded.tokens(), 5u);
+  v1::SearchResponse by_question, by_embedding;
+  request.set_query(texts.texts(0));
+  ASSERT_TRUE(search(request, by_question).ok());
+  request.clear_query();
+  for (const float value : embedded.embeddings(0).values()) request.add_embedding(value * 7);
+  ASSERT_TRUE(search(request, by_embedding).ok());
+  ASSERT_EQ(by_embedding.documents_size(), by_question.documents_size());
+  for (int i = 0; i < by_question.documents_size(); ++i) {
+    EXPECT_EQ(by_embedding.documents(i).id(), by_question.documents(i).id());
+    EXPECT_NEAR(by_embedding.documents(i).score(), by_question.documents(i).score(), 1e-5);
+  }
+  const auto refused = [&] { return search(request, response).error_message(); };
+  request.set_query("x");
+  EXPECT_THAT(refused(), HasSubstr("query, embedding: both"));
+  request.clear_query();
+  request.set_embedding(3, std::numeric_limits<float>::infinity());
+  EXPECT_THAT(refused(), HasSubstr("embedding[3]: is not a finite number"));
+  for (float& value : *request.mutable_embedding()) value = 0;
+  EXPECT_THAT(refused(), HasSubstr("embedding: is all zeros"));
+  request.add_embedding(1);
+  EXPECT_THAT(refused(), HasSubstr("embedding: 385 numbers, those of the index have 384"));
+
+  request.Clear();
+  request.set_query("x");
+  request.set_top_k(1);
+  request.set_corpus("sea");
+  const grpc::Status unknown = search(request, response);
+  EXPECT_EQ(unknown.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(unknown.error_message(), HasSubstr("'sea'"));
+  EXPECT_EQ(upsert({saturn}, 1, "sea").status.error_code(), grpc::StatusCode::NOT_FOUND);
+
+  grpc::ClientContext list_context;
+  v1::ListCorporaResponse listed;
+  ASSERT_TRUE(stub_->ListCorpora(&list_context, {}, &listed).ok());
+  ASSERT_THAT(listed.corpora(), SizeIs(2));
+  EXPECT_EQ(listed.corpora(0).name(), "default");
+  EXPECT_EQ(listed.corpora(1).documents(), 2u);
+  EXPECT_EQ(listed.corpora(1).index_kind(), "exact");
+  grpc::ClientContext delete_context;
+  v1::DeleteCorpusRequest remove;
+  remove.set_name("sky");
+  v1::DeleteCorpusResponse removed;
+  ASSERT_TRUE(stub_->DeleteCorpus(&delete_context, remove, &removed).ok());
+  EXPECT_EQ(removed.deleted_documents(), 2u);
+  EXPECT_EQ(info().documents(), 1u);
+}
+
+TEST_F(RetrievalApp, RefusesTextsThatItCannotEmbed) {
+  start();
+  const auto embed = [&](const std::vector<std::string>& texts) {
+    grpc::ClientContext context;
+    v1::EmbedRequest request;
+    request.mutable_texts()->Add(texts.begin(), texts.end());
+    v1::EmbedResponse response;
+    return stub_->Embed(&context, request, &response).error_message();
+  };
+  EXPECT_THAT(embed({}), HasSubstr("texts: 0, must be 1..1000"));
+  EXPECT_THAT(embed({"a", ""}), HasSubstr("texts[1]: is empty"));
+  EXPECT_THAT(embed({std::string(65537, 'x')}), HasSubstr("texts[0]: 65537 bytes, at most 65536"));
 }
 
 TEST_F(RetrievalApp, StopsACancelledIngest) {

@@ -20,6 +20,8 @@ struct Config {
   uint32_t ivf_lists = 0;
   uint32_t ivf_probes = 0;
   uint32_t retrieval_threads = 2;
+  uint32_t chunk_tokens = 1024;
+  uint32_t chunk_overlap_tokens = 64;
 };
 
 inline void add_options(OptionTable& table, Config& config) {
@@ -47,6 +49,16 @@ inline void add_options(OptionTable& table, Config& config) {
             {.unit = "clusters",
              .max = 1 << 20,
              .doc = "clusters that a search scans; 0 is one in sixteen, eight at least"});
+  table.add("chunk_tokens", &config.chunk_tokens,
+            {.unit = "tokens",
+             .max = 65'536,
+             .doc = "longest piece that a document is kept as, in a corpus that names none, 64 at "
+                    "least; 0 keeps documents whole"});
+  table.add("chunk_overlap_tokens", &config.chunk_overlap_tokens,
+            {.unit = "tokens",
+             .max = 32'768,
+             .doc = "whole sentences that a piece repeats of the one before, half of chunk_tokens "
+                    "at most"});
   table.add("retrieval_threads", &config.retrieval_threads,
             {.unit = "threads", .min = 1, .max = 256, .doc = "threads that search the index"});
 }

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/tokenizer/prompt_format.h"
+#include "services/retrieval/document_builder.h"
 #include "services/retrieval/documents/document_store.h"
-#include "services/retrieval/documents/document_writer.h"
-#include "services/retrieval/embed/embedder.h"
+#include "services/retrieval/filter/filter.h"
+#include "services/retrieval/filter/metadata_index.h"
 #include "services/retrieval/index/growing_index.h"
 
 namespace ragcache::retrieval {
@@ -23,75 +23,93 @@ struct FoundDocument {
   float score = 0;
 };
 
-// The documents of the service: the store, which is the truth, and the index, which is made from
-// it. The index holds a document's vector before the store's commit and loses the old one after it,
-// so every committed document can be found at any time; what a search finds in the index and not
-// in the store is skipped. The index file may lag behind: open() brings it up to the store.
+// One corpus: its part of the document store, which is the truth, and what is made from that: the
+// index of its vectors and that of their metadata. The indexes hold a piece's vector before the
+// store's commit and lose the old one after it, so every committed document can be found at any
+// time; what a search finds in the index and not in the store is skipped. The index file may lag
+// behind: open() brings it up to the store.
 //
 // Any thread. upsert() and erase() block on the disk, upsert() on the embedder too.
 class Corpus {
  public:
   struct Ingested {
     uint64_t documents = 0;
+    uint64_t pieces = 0;  // that they are stored as
     uint64_t tokens = 0;  // embedded; none for documents that were there already
   };
 
-  // Opens or creates the corpus in `folder`. Embeds or tokenises anew what was made with another
-  // model or tokenizer; loads the index, or rebuilds it from the store if its file cannot be used.
-  // Errors as DocumentStore::open(). The embedder must outlive the corpus.
-  static absl::StatusOr<std::unique_ptr<Corpus>> open(const std::string& folder,
-                                                      const IndexOptions& index, int readers,
-                                                      std::shared_ptr<const PromptFormat> format,
-                                                      Embedder& embedder);
+  // What all corpora share. Outlives them.
+  struct Shared {
+    std::unique_ptr<DocumentStore> store;
+    std::unique_ptr<DocumentBuilder> builder;
+    std::string folder;
+    IndexOptions index;
+    ChunkOptions chunk;  // where a corpus names none
+    Digest embedding_model = {};
+  };
+
+  // Loads the index, or rebuilds it from the store if its file cannot be used.
+  static absl::StatusOr<std::shared_ptr<Corpus>> open(const Shared& shared,
+                                                      const CorpusRecord& record);
+
+  CorpusNumber number() const { return number_; }
+  const std::string& name() const { return name_; }
+  const CorpusSettings& settings() const { return settings_; }
+  const ChunkOptions& cut() const { return cut_; }
+  std::string_view index_kind() const { return index_->kind(); }
+  // Settings, and counts of now. Counts are 0 once the corpus has been deleted.
+  CorpusRecord record() const;
 
   // Stores a batch in one transaction; of an id that occurs twice the later wins, and a document
   // that is there already costs a lookup. When this returns OK the batch is durable and found.
   absl::StatusOr<Ingested> upsert(std::span<const DocumentText> documents, std::stop_token stop);
-  // How many of `ids` there were.
+  // How many of `ids` there were. Ids of pieces are not: a document goes as a whole.
   absl::StatusOr<uint64_t> erase(std::span<const std::string> ids);
   // After an ingest: trains the index if its size calls for it, and saves it if enough changed.
   absl::Status settle();
   // Saves the index if anything changed.
   absl::Status save();
+  // The corpus has been deleted from the store: its index file goes, and comes back no more.
+  void discard();
 
-  // The k best by cosine, ties by id; fewer only if the corpus has fewer.
-  // query: [dimension]. REQUIRES: k > 0.
-  absl::StatusOr<std::vector<FoundDocument>> search(std::span<const float> query, size_t k);
-
-  DocumentStore& store() { return *store_; }
-  CorpusNumber number() const { return number_; }
-  std::string_view index_kind() const { return index_->kind(); }
-  const Digest& tokenizer_fingerprint() const { return format_->tokenizer().fingerprint(); }
+  // The k best by cosine of those that meet the filter, ties by id; fewer only if there are fewer,
+  // or fewer in the lists that an index of an ivf kind probes. query: [dimension].
+  // REQUIRES: k > 0, check_filter() is OK.
+  absl::StatusOr<std::vector<FoundDocument>> search(std::span<const float> query, size_t k,
+                                                    const Filter& filter);
 
  private:
-  Corpus(std::string index_path, std::shared_ptr<const PromptFormat> format, Embedder& embedder);
+  Corpus(const Shared& shared, const CorpusRecord& record);
 
-  absl::Status refresh();
-  absl::Status load_index(const IndexOptions& options);
+  absl::Status load_index();
+  absl::Status load_metadata();
   absl::Status reconcile();
-  // A document with what is made of it. vectors: [pieces.size(), dimension].
-  struct Prepared {
-    DocumentText document;
-    std::vector<Piece> pieces;
-    std::vector<float> vectors;
-  };
-  std::vector<Piece> cut(const DocumentText& document) const;
-  absl::Status publish(std::span<const Prepared> documents);
+  absl::Status publish(std::span<const BuiltDocument> documents,
+                       std::span<const Metadata> metadata);
   absl::Status save_locked();
 
   // Constant after open().
+  DocumentStore& store_;
+  const DocumentBuilder& builder_;
+  const IndexOptions index_options_;
+  const CorpusNumber number_;
+  const std::string name_;
+  const CorpusSettings settings_;
+  const ChunkOptions cut_;
   const std::string index_path_;
-  const std::shared_ptr<const PromptFormat> format_;
-  Embedder& embedder_;
-  std::unique_ptr<DocumentStore> store_;
-  CorpusNumber number_ = 0;
+  const IndexIdentity identity_;
   std::unique_ptr<GrowingIndex> index_;
-  IndexIdentity identity_;
 
-  // Held from the start of a transaction until the index agrees with the store again, and while
+  MetadataIndex metadata_;
+
+  // Held from the start of a transaction until the indexes agree with the store again, and while
   // the index is saved: a saved index never holds a vector whose commit failed.
   std::mutex publish_mutex_;
   uint64_t unsaved_changes_ = 0;  // guarded by publish_mutex_
+  bool discarded_ = false;        // guarded by publish_mutex_
 };
+
+// How a corpus of these settings cuts its documents.
+ChunkOptions chunk_options(const CorpusSettings& settings, const ChunkOptions& defaults);
 
 }  // namespace ragcache::retrieval

@@ -1,4 +1,4 @@
-#include "services/retrieval/corpus.h"
+#include "services/retrieval/corpora.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +16,10 @@ namespace ragcache::retrieval {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 class CorpusTest : public ::testing::Test {
  protected:
@@ -35,12 +39,28 @@ class CorpusTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::unique_ptr<Corpus> open(const std::string& folder) {
-    const IndexOptions index = {.kind = IndexOptions::Kind::kAuto,
-                                .dimension = embedder_->dimension()};
-    auto corpus = Corpus::open(folder, index, 2, format_, *embedder_);
-    EXPECT_TRUE(corpus.ok()) << corpus.status();
-    return *std::move(corpus);
+  std::unique_ptr<Corpora> open_all(const std::string& folder, const ChunkOptions& chunk = {}) {
+    const Corpora::Options options = {
+        .index = {.kind = IndexOptions::Kind::kAuto, .dimension = embedder_->dimension()},
+        .chunk = chunk,
+        .readers = 2};
+    auto corpora = Corpora::open(folder, options, format_, *embedder_);
+    EXPECT_TRUE(corpora.ok()) << corpora.status();
+    return *std::move(corpora);
+  }
+
+  // The default corpus, which keeps the others open too.
+  std::shared_ptr<Corpus> open(const std::string& folder) {
+    std::shared_ptr<Corpora> corpora = open_all(folder);
+    Corpus* const corpus = corpora->find("").value().get();
+    return {std::move(corpora), corpus};
+  }
+
+  static std::vector<DocumentRecord> get(Corpora& corpora, const Corpus& corpus,
+                                         const std::string& id) {
+    const auto found = corpora.store().find_by_id(corpus.number(), std::vector{id});
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found->at(0);
   }
 
   static Corpus::Ingested upsert(Corpus& corpus, const std::vector<DocumentText>& documents) {
@@ -49,9 +69,10 @@ class CorpusTest : public ::testing::Test {
     return *ingested;
   }
 
-  static std::vector<std::string> search(Corpus& corpus, const std::string& query, size_t k) {
+  static std::vector<std::string> search(Corpus& corpus, const std::string& query, size_t k,
+                                         const Filter& filter = {}) {
     const auto embedded = embedder_->embed(std::vector{query}, Embedder::Lane::kQuery, {});
-    const auto found = corpus.search(embedded->vectors, k);
+    const auto found = corpus.search(embedded->vectors, k, filter);
     EXPECT_TRUE(found.ok()) << found.status();
     std::vector<std::string> ids;
     for (const FoundDocument& document : *found) ids.push_back(document.document.id);
@@ -84,10 +105,10 @@ TEST_F(CorpusTest, FindsAfterACrashWhatWasAcknowledged) {
     std::filesystem::copy(folder_, crashed, std::filesystem::copy_options::recursive);
   }
   auto corpus = open(crashed);
-  EXPECT_EQ(corpus->store().document_count(), 3u);
+  EXPECT_EQ(corpus->record().documents, 3u);
   EXPECT_EQ(search(*corpus, "rings around a planet", 1), std::vector<std::string>{"stars"});
   EXPECT_EQ(search(*corpus, "insects in the cold season", 1), std::vector<std::string>{"bees"});
-  EXPECT_THAT(search(*corpus, "baking", 10), ::testing::SizeIs(3));
+  EXPECT_THAT(search(*corpus, "baking", 10), SizeIs(3));
   corpus.reset();
   std::filesystem::remove_all(crashed);
 }
@@ -116,7 +137,7 @@ TEST_F(CorpusTest, DoesNotUseTheIndexOfAnotherStore) {
   }
   {
     auto corpus = open(folder_);
-    EXPECT_THAT(search(*corpus, "the moon", 3), ::testing::IsEmpty());
+    EXPECT_THAT(search(*corpus, "the moon", 3), IsEmpty());
     upsert(*corpus, {kDocuments[1], kDocuments[2], kDocuments[0]});
     EXPECT_EQ(search(*corpus, "the moon", 1), std::vector<std::string>{"tides"});
   }
@@ -130,41 +151,147 @@ TEST_F(CorpusTest, TokenisesAnewForAnotherModel) {
   TinyVocabulary other;
   other.merges = {"a b"};
   format_ = PromptFormat::create(other.load().value()).value();
-  auto corpus = open(folder_);
-  EXPECT_EQ(corpus->store().stale_count().value(), 0u);
-  const auto records =
-      corpus->store().find_by_id(corpus->number(), std::vector<std::string>{"a", "b"}).value();
-  EXPECT_EQ(records[0][0].segment_tokens, format_->document("", "abc"));
-  EXPECT_EQ(records[1][0].segment_tokens, format_->document("a", "c"));
-  EXPECT_EQ(records[1][0].token_digest, digest_of_tokens(records[1][0].segment_tokens));
-  EXPECT_THAT(search(*corpus, "abc", 2), ::testing::SizeIs(2));
+  auto corpora = open_all(folder_);
+  EXPECT_EQ(corpora->store().stale_count().value(), 0u);
+  const auto corpus = corpora->find("").value();
+  EXPECT_EQ(get(*corpora, *corpus, "a").at(0).segment_tokens, format_->document("", "abc"));
+  const DocumentRecord b = get(*corpora, *corpus, "b").at(0);
+  EXPECT_EQ(b.segment_tokens, format_->document("a", "c"));
+  EXPECT_EQ(b.token_digest, digest_of_tokens(b.segment_tokens));
+  EXPECT_THAT(search(*corpus, "abc", 2), SizeIs(2));
 }
 
 TEST_F(CorpusTest, TakesTheLaterOfTwoAndSkipsWhatIsThere) {
-  auto corpus = open(folder_);
+  auto corpora = open_all(folder_);
+  const auto corpus = corpora->find("").value();
   const auto first = upsert(*corpus, {{"a", "", "the first text"}, {"a", "", "the second text"}});
   EXPECT_EQ(first.documents, 2u);
+  EXPECT_EQ(first.pieces, 1u);
   EXPECT_GT(first.tokens, 0u);
-  EXPECT_EQ(corpus->store()
-                .find_by_id(corpus->number(), std::vector<std::string>{"a"})
-                .value()[0][0]
-                .text,
-            "the second text");
+  EXPECT_EQ(get(*corpora, *corpus, "a").at(0).text, "the second text");
   const auto again = upsert(*corpus, {{"a", "", "the second text"}});
   EXPECT_EQ(again.documents, 1u);
+  EXPECT_EQ(again.pieces, 1u);
   EXPECT_EQ(again.tokens, 0u);
-  EXPECT_EQ(corpus->store().document_count(), 1u);
+  EXPECT_EQ(corpus->record().documents, 1u);
+  // Also when the later is what is stored.
+  upsert(*corpus, {{"a", "", "another"}, {"a", "", "the second text"}});
+  EXPECT_EQ(get(*corpora, *corpus, "a").at(0).text, "the second text");
 }
 
-TEST_F(CorpusTest, TakesTheLaterAlsoWhenItIsWhatIsStored) {
+TEST_F(CorpusTest, FindsThePiecesOfALongDocumentAndReplacesThemTogether) {
+  const std::string text =
+      "The moon pulls the sea and makes the tide. Yeast makes the dough rise in the oven. "
+      "A hive in winter keeps its queen warm.";
+  const ChunkOptions chunk = {.max_tokens = 18, .overlap_tokens = 0};  // room for one sentence
+  format_ = PromptFormat::create(demo_tokenizer()).value();
+  auto corpora = open_all(folder_, chunk);
+  auto corpus = corpora->find("").value();
+  EXPECT_EQ(upsert(*corpus, {{"long", "", text}, {"bees", "", "Bees dance."}}).pieces, 4u);
+  EXPECT_EQ(corpus->record().documents, 2u);
+  EXPECT_EQ(corpus->record().pieces, 4u);
+  EXPECT_EQ(search(*corpus, "baking bread", 1), std::vector<std::string>{"long#2"});
+  EXPECT_EQ(search(*corpus, "insects in the cold season", 1), std::vector<std::string>{"long#3"});
+  EXPECT_EQ(upsert(*corpus, {{"long", "", text}}).tokens, 0u);
+
+  EXPECT_EQ(corpus->erase(std::vector<std::string>{"long#2"}).value(), 0u);
+  upsert(*corpus, {{"long", "", "A telescope shows the rings of Saturn."}});
+  EXPECT_THAT(search(*corpus, "baking bread", 9), UnorderedElementsAre("long", "bees"));
+  EXPECT_EQ(corpus->erase(std::vector<std::string>{"long"}).value(), 1u);
+  EXPECT_THAT(search(*corpus, "baking bread", 9), ElementsAre("bees"));
+
+  // Another tokenizer cuts at other places.
+  upsert(*corpus, {{"long", "", text}});
+  corpus.reset();
+  corpora.reset();
+  format_ = PromptFormat::create(TinyVocabulary().load().value()).value();
+  corpora = open_all(folder_, chunk);
+  std::string joined;
+  for (const DocumentRecord& piece : get(*corpora, *corpora->find("").value(), "long")) {
+    EXPECT_EQ(piece.segment_tokens, format_->document("", piece.text));
+    joined += piece.text;
+  }
+  EXPECT_EQ(joined, text);
+}
+
+TEST_F(CorpusTest, FindsOnlyWhatTheFilterAllows) {
+  const auto only = [](const std::string& field, Filter::Operator op, const MetadataValue& value) {
+    return Filter{.conditions = {{field, op, {value}}}};
+  };
+  const auto check = [&](Corpus& corpus) {
+    const Filter german = only("lang", Filter::Operator::kIn, std::string("de"));
+    EXPECT_THAT(search(corpus, "the sea", 9, german), ElementsAre("bees"));
+    EXPECT_THAT(search(corpus, "the sea", 9, only("year", Filter::Operator::kGreater, 1995.0)),
+                ElementsAre("tides"));
+    EXPECT_THAT(search(corpus, "the sea", 1, only("year", Filter::Operator::kExists, false)),
+                ElementsAre("bread"));
+    EXPECT_THAT(search(corpus, "the sea", 9, only("none", Filter::Operator::kExists, true)),
+                IsEmpty());
+  };
+  {
+    auto corpus = open(folder_);
+    std::vector<DocumentText> documents = kDocuments;
+    documents[0].metadata = R"({"lang":"de","year":1990})";
+    documents[1].metadata = R"({"lang":["en","fr"],"year":2000})";
+    upsert(*corpus, documents);
+    check(*corpus);
+  }
   auto corpus = open(folder_);
-  upsert(*corpus, {{"a", "", "stored"}});
-  upsert(*corpus, {{"a", "", "another"}, {"a", "", "stored"}});
-  EXPECT_EQ(corpus->store()
-                .find_by_id(corpus->number(), std::vector<std::string>{"a"})
-                .value()[0][0]
-                .text,
-            "stored");
+  check(*corpus);
+  // Other metadata alone are another version.
+  DocumentText bees = kDocuments[0];
+  bees.metadata = R"({"lang":"en"})";
+  upsert(*corpus, {bees});
+  EXPECT_THAT(search(*corpus, "x", 9, only("lang", Filter::Operator::kIn, std::string("en"))),
+              UnorderedElementsAre("bees", "tides"));
+  EXPECT_EQ(corpus->erase(std::vector<std::string>{"bees"}).value(), 1u);
+  EXPECT_THAT(search(*corpus, "x", 9, only("lang", Filter::Operator::kIn, std::string("en"))),
+              ElementsAre("tides"));
+}
+
+TEST_F(CorpusTest, KeepsCorporaApartAndOverARestart) {
+  const CorpusSettings shared = {.cache_scope = CacheScope::kShared, .chunk_tokens = 0};
+  {
+    auto corpora = open_all(folder_);
+    const auto notes = corpora->create("notes", shared).value();
+    EXPECT_EQ(corpora->create("notes", shared).value(), notes);
+    EXPECT_EQ(corpora->create("notes", {}).status().code(), absl::StatusCode::kAlreadyExists);
+    upsert(*corpora->find("default").value(), {kDocuments[0]});
+    upsert(*notes, {kDocuments[1]});
+    ASSERT_TRUE(corpora->save().ok());
+  }
+  auto corpora = open_all(folder_);
+  const auto notes = corpora->find("notes").value();
+  EXPECT_EQ(notes->settings(), shared);
+  EXPECT_THAT(search(*notes, "anything", 9), ElementsAre("tides"));
+  EXPECT_THAT(search(*corpora->find("").value(), "anything", 9), ElementsAre("bees"));
+  EXPECT_EQ(corpora->remove("notes").value(), 1u);
+  EXPECT_THAT(std::string(corpora->find("notes").status().message()), HasSubstr("'notes'"));
+  EXPECT_EQ(notes->upsert(kDocuments, {}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(notes->save().ok());
+  EXPECT_EQ(corpora->remove("default").value(), 1u);
+  EXPECT_THAT(search(*corpora->find("").value(), "anything", 9), IsEmpty());
+  upsert(*corpora->find("").value(), {kDocuments[2]});
+  corpora.reset();
+  corpora = open_all(folder_);
+  EXPECT_THAT(corpora->list(), SizeIs(1));
+  EXPECT_THAT(search(*corpora->find("").value(), "anything", 9), ElementsAre("bread"));
+}
+
+TEST(CorpusSettings, NamesWhatIsWrong) {
+  for (const char* name : {"", "Upper", "a/b", "a b", "\xc3\xa9"}) {
+    EXPECT_FALSE(check_corpus_name(name).ok()) << name;
+  }
+  EXPECT_FALSE(check_corpus_name(std::string(65, 'a')).ok());
+  EXPECT_TRUE(check_corpus_name("a-1_2.3").ok());
+  const auto error = [](const CorpusSettings& settings) {
+    return std::string(check_chunk_settings(settings).message());
+  };
+  EXPECT_THAT(error({.chunk_tokens = 63}), HasSubstr("chunk_tokens: 63, must be 0 or 64..65536"));
+  EXPECT_THAT(error({.chunk_tokens = 100, .chunk_overlap_tokens = 51}),
+              HasSubstr("chunk_overlap_tokens: 51, at most 50"));
+  EXPECT_EQ(error({.chunk_tokens = 100, .chunk_overlap_tokens = 50}), "");
+  EXPECT_EQ(error({.chunk_tokens = 0, .chunk_overlap_tokens = 50}), "");
 }
 
 TEST_F(CorpusTest, OrdersEqualScoresById) {

@@ -10,7 +10,7 @@ struct Metrics {
   explicit Metrics(prometheus::Registry& registry)
       : embed_seconds(stage(registry, "embed")),
         index_seconds(stage(registry, "index")),
-        documents(metrics::gauge(registry, "ragcache_documents", "Documents in the corpus")),
+        documents(metrics::gauge(registry, "ragcache_documents", "Documents in all corpora")),
         ingested_documents(metrics::counter(registry, "ragcache_ingested_documents_total",
                                             "Documents stored, those sent again included")),
         ingested_tokens(metrics::counter(registry, "ragcache_ingested_tokens_total",

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
@@ -9,9 +11,9 @@
 
 namespace ragcache::retrieval {
 
-// One Search call: check → embedder → search pool → one final response. Each step starts the next
-// and nothing else runs beside it; OnCancel() only raises a flag that the steps look at. gRPC owns
-// the object from its construction until OnDone().
+// One Search call: check → embedder, unless the caller brings an embedding → search pool → one
+// final response. Each step starts the next and nothing else runs beside it; OnCancel() only raises
+// a flag that the steps look at. gRPC owns the object from its construction until OnDone().
 class SearchCall final : public grpc::ServerWriteReactor<v1::SearchResponse> {
  public:
   SearchCall(Service& service, const v1::SearchRequest& request);
@@ -20,15 +22,19 @@ class SearchCall final : public grpc::ServerWriteReactor<v1::SearchResponse> {
   void OnDone() override { delete this; }
 
  private:
-  absl::Status check() const;
+  absl::Status read(const v1::SearchRequest& request);
+  absl::Status read_embedding(const v1::SearchRequest& request);
   void embed();
-  void search(absl::StatusOr<Embeddings> embedded);
+  void search(const absl::StatusOr<Embeddings>& embedded);
   absl::Status fill(const absl::StatusOr<Embeddings>& embedded);
 
   Service& service_;
   const CallSlot slot_;
-  const std::string query_;
-  const uint32_t top_k_;
+  std::string query_;
+  Embeddings given_;  // the caller's, made a unit vector; empty if there is none
+  uint32_t top_k_ = 0;
+  Filter filter_;
+  std::shared_ptr<Corpus> corpus_;
   std::stop_source stop_;
   TimePoint started_;
   v1::SearchResponse response_;

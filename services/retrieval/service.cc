@@ -8,6 +8,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "services/retrieval/convert.h"
 #include "services/retrieval/search_call.h"
 #include "services/retrieval/upsert_call.h"
 
@@ -16,8 +17,6 @@ namespace {
 
 // Ingest calls that compute at the same time: one embeds while another writes.
 constexpr int kWriteThreads = 2;
-
-std::string bytes_text(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
 absl::StatusOr<std::vector<std::string>> checked_ids(
     const google::protobuf::RepeatedPtrField<std::string>& ids) {
@@ -39,26 +38,19 @@ absl::Status CallSlot::status() const {
       str_cat("too many calls at once: at most ", Limits::kCalls, "; try again later"));
 }
 
-void to_message(const DocumentRecord& record, float score, types::v1::Document& message) {
-  message.set_id(record.id);
-  message.set_source_id(record.source_id);
-  message.set_title(record.title);
-  message.set_text(record.text);
-  message.set_score(score);
-  message.set_content_digest(bytes_text(record.content_digest));
-  message.mutable_segment_tokens()->Add(record.segment_tokens.begin(), record.segment_tokens.end());
-  message.set_token_digest(bytes_text(record.token_digest));
-}
-
-Service::Service(Corpus& corpus, Embedder& embedder, Metrics& metrics, std::string embedding_model,
-                 int search_threads)
-    : corpus_(corpus),
+Service::Service(Corpora& corpora, Embedder& embedder, Metrics& metrics,
+                 std::string embedding_model, int search_threads)
+    : corpora_(corpora),
       embedder_(embedder),
       metrics_(metrics),
       embedding_model_(std::move(embedding_model)),
       search_pool_(static_cast<size_t>(search_threads)),
       write_pool_(kWriteThreads) {
-  metrics_.documents.Set(static_cast<double>(corpus_.store().document_count()));
+  count_documents();
+}
+
+void Service::count_documents() {
+  metrics_.documents.Set(static_cast<double>(corpora_.store().document_count()));
 }
 
 Service::~Service() {
@@ -76,9 +68,9 @@ Service::UpsertDocuments(grpc::CallbackServerContext*) {
   return new UpsertCall(*this);
 }
 
-template <typename Work>
 grpc::ServerUnaryReactor* Service::run_unary(grpc::CallbackServerContext* context,
-                                             boost::asio::thread_pool& pool, Work work) {
+                                             boost::asio::thread_pool& pool,
+                                             std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   auto slot = std::make_unique<CallSlot>(*this);
   if (!slot->status().ok()) {
@@ -98,15 +90,17 @@ grpc::ServerUnaryReactor* Service::GetDocuments(grpc::CallbackServerContext* con
                                                 v1::GetDocumentsResponse* response) {
   return run_unary(context, search_pool_, [this, request, response]() -> absl::Status {
     RAG_ASSIGN_OR_RETURN(const std::vector<std::string> ids, checked_ids(request->ids()));
-    RAG_ASSIGN_OR_RETURN(const auto records, corpus_.store().find_by_id(corpus_.number(), ids));
+    RAG_ASSIGN_OR_RETURN(const auto corpus, corpora_.find(request->corpus()));
+    RAG_ASSIGN_OR_RETURN(const auto records, corpora_.store().find_by_id(corpus->number(), ids));
     for (size_t i = 0; i < ids.size(); ++i) {
       if (records[i].empty()) {
         return absl::NotFoundError(str_cat("ids[", i, "]: there is no document '", ids[i], "'"));
       }
       for (const DocumentRecord& piece : records[i]) {
-        to_message(piece, 0, *response->add_documents());
+        RAG_RETURN_IF_ERROR(to_message(piece, 0, *response->add_documents()));
       }
     }
+    response->set_cache_scope(to_message(corpus->settings().cache_scope));
     return absl::OkStatus();
   });
 }
@@ -120,15 +114,13 @@ grpc::ServerUnaryReactor* Service::ListDocuments(grpc::CallbackServerContext* co
           str_cat("limit: ", request->limit(), ", at most ", Limits::kListDocuments));
     }
     const uint32_t limit = request->limit() == 0 ? Limits::kListDocumentsDefault : request->limit();
+    RAG_ASSIGN_OR_RETURN(const auto corpus, corpora_.find(request->corpus()));
     RAG_ASSIGN_OR_RETURN(const std::vector<DocumentSummary> documents,
-                         corpus_.store().list(corpus_.number(), request->after_id(), limit));
+                         corpora_.store().list(corpus->number(), request->after_id(), limit));
     for (const DocumentSummary& document : documents) {
-      types::v1::Document& message = *response->add_documents();
-      message.set_id(document.id);
-      message.set_title(document.title);
-      message.set_content_digest(bytes_text(document.content_digest));
+      RAG_RETURN_IF_ERROR(to_message(document, *response->add_documents()));
     }
-    response->set_total(corpus_.store().document_count());
+    response->set_total(corpus->record().documents);
     return absl::OkStatus();
   });
 }
@@ -138,9 +130,10 @@ grpc::ServerUnaryReactor* Service::DeleteDocuments(grpc::CallbackServerContext* 
                                                    v1::DeleteDocumentsResponse* response) {
   return run_unary(context, write_pool_, [this, request, response]() -> absl::Status {
     RAG_ASSIGN_OR_RETURN(const std::vector<std::string> ids, checked_ids(request->ids()));
-    RAG_ASSIGN_OR_RETURN(const uint64_t deleted, corpus_.erase(ids));
+    RAG_ASSIGN_OR_RETURN(const auto corpus, corpora_.find(request->corpus()));
+    RAG_ASSIGN_OR_RETURN(const uint64_t deleted, corpus->erase(ids));
     response->set_deleted(deleted);
-    metrics_.documents.Set(static_cast<double>(corpus_.store().document_count()));
+    count_documents();
     return absl::OkStatus();
   });
 }
@@ -148,11 +141,11 @@ grpc::ServerUnaryReactor* Service::DeleteDocuments(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* Service::GetInfo(grpc::CallbackServerContext* context,
                                            const v1::GetInfoRequest*,
                                            v1::GetInfoResponse* response) {
-  response->set_documents(corpus_.store().document_count());
-  response->set_index_kind(std::string(corpus_.index_kind()));
+  response->set_documents(corpora_.store().document_count());
+  response->set_index_kind(std::string(corpora_.find(kDefaultCorpus).value()->index_kind()));
   response->set_dimension(embedder_.dimension());
   response->set_embedding_model(embedding_model_);
-  response->set_tokenizer_fingerprint(bytes_text(corpus_.tokenizer_fingerprint()));
+  response->set_tokenizer_fingerprint(bytes_text(corpora_.tokenizer_fingerprint()));
   response->set_ready(true);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

@@ -3,9 +3,10 @@
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
+#include <functional>
 
 #include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
-#include "services/retrieval/corpus.h"
+#include "services/retrieval/corpora.h"
 #include "services/retrieval/embed/embedder.h"
 #include "services/retrieval/metrics.h"
 
@@ -20,18 +21,19 @@ struct Limits {
   static constexpr size_t kTextBytes = 2 << 20;
   static constexpr int kItemsPerMessage = 1000;
   static constexpr int kIdsPerMessage = 1000;
+  static constexpr int kTextsPerMessage = 1000;  // to embed
   static constexpr uint32_t kListDocuments = 1000;
   static constexpr uint32_t kListDocumentsDefault = 100;
   // Calls being worked on or waiting for a thread; more end as RESOURCE_EXHAUSTED.
   static constexpr int kCalls = 1024;
 };
 
-// RetrievalService over a corpus. gRPC's threads copy, post and return; the work is done on two
+// RetrievalService over the corpora. gRPC's threads copy, post and return; the work is done on two
 // pools of the service: one for searches and lookups, one for what writes. Calls must have ended
 // (the server is stopped) before the service goes.
 class Service final : public v1::RetrievalService::CallbackService {
  public:
-  Service(Corpus& corpus, Embedder& embedder, Metrics& metrics, std::string embedding_model,
+  Service(Corpora& corpora, Embedder& embedder, Metrics& metrics, std::string embedding_model,
           int search_threads);
   ~Service() override;
 
@@ -48,11 +50,23 @@ class Service final : public v1::RetrievalService::CallbackService {
   grpc::ServerUnaryReactor* DeleteDocuments(grpc::CallbackServerContext* context,
                                             const v1::DeleteDocumentsRequest* request,
                                             v1::DeleteDocumentsResponse* response) override;
+  grpc::ServerUnaryReactor* CreateCorpus(grpc::CallbackServerContext* context,
+                                         const v1::CreateCorpusRequest* request,
+                                         v1::CreateCorpusResponse* response) override;
+  grpc::ServerUnaryReactor* ListCorpora(grpc::CallbackServerContext* context,
+                                        const v1::ListCorporaRequest* request,
+                                        v1::ListCorporaResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteCorpus(grpc::CallbackServerContext* context,
+                                         const v1::DeleteCorpusRequest* request,
+                                         v1::DeleteCorpusResponse* response) override;
+  grpc::ServerUnaryReactor* Embed(grpc::CallbackServerContext* context,
+                                  const v1::EmbedRequest* request,
+                                  v1::EmbedResponse* response) override;
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::GetInfoRequest* request,
                                     v1::GetInfoResponse* response) override;
 
-  Corpus& corpus() { return corpus_; }
+  Corpora& corpora() { return corpora_; }
   Embedder& embedder() { return embedder_; }
   Metrics& metrics() { return metrics_; }
   boost::asio::thread_pool& search_pool() { return search_pool_; }
@@ -61,11 +75,13 @@ class Service final : public v1::RetrievalService::CallbackService {
  private:
   friend class CallSlot;
 
-  template <typename Work>
+  // Answers by `work`, a function that gives a Status, on a thread of the pool.
   grpc::ServerUnaryReactor* run_unary(grpc::CallbackServerContext* context,
-                                      boost::asio::thread_pool& pool, Work work);
+                                      boost::asio::thread_pool& pool,
+                                      std::function<absl::Status()> work);
+  void count_documents();
 
-  Corpus& corpus_;
+  Corpora& corpora_;
   Embedder& embedder_;
   Metrics& metrics_;
   const std::string embedding_model_;
@@ -91,8 +107,5 @@ class CallSlot {
   Service& service_;
   const int number_;
 };
-
-// The document as messages carry it.
-void to_message(const DocumentRecord& record, float score, types::v1::Document& message);
 
 }  // namespace ragcache::retrieval

@@ -1,8 +1,6 @@
 #include "services/retrieval/upsert_call.h"
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -32,10 +30,24 @@ absl::Status check_field(const std::string& value, absl::string_view name, size_
   return absl::OkStatus();
 }
 
-absl::Status check_item(const v1::UpsertDocumentsRequest::Item& item) {
+absl::StatusOr<DocumentText> read_item(v1::UpsertDocumentsRequest::Item& item) {
   RAG_RETURN_IF_ERROR(check_field(item.id(), "id", Limits::kIdBytes, false));
+  if (parse_piece_id(item.id()).has_value()) {
+    return absl::InvalidArgumentError(str_cat("id: ends in '",
+                                              item.id().substr(item.id().rfind('#')),
+                                              "', as the ids of a document's pieces do"));
+  }
   RAG_RETURN_IF_ERROR(check_field(item.title(), "title", Limits::kTitleBytes, true));
-  return check_field(item.text(), "text", Limits::kTextBytes, false);
+  RAG_RETURN_IF_ERROR(check_field(item.text(), "text", Limits::kTextBytes, false));
+  RAG_ASSIGN_OR_RETURN(const Metadata metadata, parse_metadata(item.metadata()));
+  return DocumentText{.id = std::move(*item.mutable_id()),
+                      .title = std::move(*item.mutable_title()),
+                      .text = std::move(*item.mutable_text()),
+                      .metadata = metadata_json(metadata)};
+}
+
+size_t size_of(const DocumentText& document) {
+  return document.title.size() + document.text.size() + document.metadata.size();
 }
 
 // A status message is UTF-8 too.
@@ -65,10 +77,15 @@ void UpsertCall::OnReadDone(bool ok) {
       read_all_ = true;
       read_error_ = taken;
     }
-    if (!read_all_ && waiting_.size() < kWaitingDocumentsMax) read_on = reading_ = true;
+    if (!read_all_ && has_room()) read_on = reading_ = true;
   }
   if (read_on) StartRead(&request_);
   start_work();
+}
+
+// REQUIRES: the caller holds mutex_.
+bool UpsertCall::has_room() const {
+  return waiting_.size() < kWaitingDocumentsMax && waiting_bytes_ < kWaitingBytesMax;
 }
 
 // Moves the items of `request_` to the waiting ones, up to the first bad one.
@@ -77,16 +94,23 @@ absl::Status UpsertCall::take_items() {
     return absl::InvalidArgumentError(str_cat(
         "items: ", request_.items_size(), " in one message, at most ", Limits::kItemsPerMessage));
   }
+  if (corpus_ == nullptr) {
+    RAG_ASSIGN_OR_RETURN(std::shared_ptr<Corpus> corpus,
+                         service_.corpora().find(request_.corpus()));
+    const std::lock_guard lock(mutex_);
+    corpus_ = std::move(corpus);
+  }
   for (v1::UpsertDocumentsRequest::Item& item : *request_.mutable_items()) {
-    if (const absl::Status status = check_item(item); !status.ok()) {
-      return absl::InvalidArgumentError(str_cat("document ", received_, " of this call",
-                                                named(item.id()), ", ", status.message()));
+    const std::string name = named(item.id());
+    absl::StatusOr<DocumentText> document = read_item(item);
+    if (!document.ok()) {
+      return absl::InvalidArgumentError(str_cat("document ", received_, " of this call", name, ", ",
+                                                document.status().message()));
     }
     ++received_;
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({.id = std::move(*item.mutable_id()),
-                        .title = std::move(*item.mutable_title()),
-                        .text = std::move(*item.mutable_text())});
+    waiting_bytes_ += size_of(*document);
+    waiting_.push_back(*std::move(document));
   }
   return absl::OkStatus();
 }
@@ -104,24 +128,29 @@ void UpsertCall::work() {
   bool read_on = false;
   bool all_done;
   absl::Status read_error;
+  std::shared_ptr<Corpus> corpus;
   {
     const std::lock_guard lock(mutex_);
-    const auto end =
-        waiting_.begin() + static_cast<ptrdiff_t>(std::min(waiting_.size(), kBatchDocuments));
-    batch.assign(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
-    waiting_.erase(waiting_.begin(), end);
-    read_on = !reading_ && !read_all_ && waiting_.size() < kWaitingDocumentsMax;
+    for (size_t bytes = 0;
+         !waiting_.empty() && batch.size() < kBatchDocuments && bytes < kBatchBytes;) {
+      bytes += size_of(waiting_.front());
+      waiting_bytes_ -= size_of(waiting_.front());
+      batch.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+    read_on = !reading_ && !read_all_ && has_room();
     if (read_on) reading_ = true;
     all_done = read_all_ && batch.empty();
     read_error = read_error_;
+    corpus = corpus_;
   }
   if (read_on) StartRead(&request_);
   if (stop_.stop_requested()) return finish(absl::CancelledError("the caller has gone"));
   if (all_done) {
-    const absl::Status settled = service_.corpus().settle();
+    const absl::Status settled = corpus == nullptr ? absl::OkStatus() : corpus->settle();
     return finish(read_error.ok() ? settled : read_error);
   }
-  const auto ingested = service_.corpus().upsert(batch, stop_.get_token());
+  const auto ingested = corpus->upsert(batch, stop_.get_token());
   if (!ingested.ok()) return finish(ingested.status());
   report(*ingested);
   // Once the lock is released without work to do, a read that ends may end the call.
@@ -134,11 +163,12 @@ void UpsertCall::report(const Corpus::Ingested& ingested) {
   Metrics& metrics = service_.metrics();
   metrics.ingested_documents.Increment(static_cast<double>(ingested.documents));
   metrics.ingested_tokens.Increment(static_cast<double>(ingested.tokens));
-  metrics.documents.Set(static_cast<double>(service_.corpus().store().document_count()));
+  metrics.documents.Set(static_cast<double>(service_.corpora().store().document_count()));
   {
     const std::lock_guard lock(mutex_);
     totals_.set_accepted(totals_.accepted() + ingested.documents);
     totals_.set_tokens(totals_.tokens() + ingested.tokens);
+    totals_.set_pieces(totals_.pieces() + ingested.pieces);
     if (writing_) {
       report_due_ = true;
       return;

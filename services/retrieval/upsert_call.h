@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -20,10 +21,13 @@ namespace ragcache::retrieval {
 class UpsertCall final
     : public grpc::ServerBidiReactor<v1::UpsertDocumentsRequest, v1::UpsertDocumentsResponse> {
  public:
-  // One transaction; also what an answer to the client, and a crash's loss, is counted in.
+  // One transaction; also what an answer to the client, and a crash's loss, is counted in. At least
+  // one document.
   static constexpr size_t kBatchDocuments = 32;
-  // Reading stops while so many wait.
+  static constexpr size_t kBatchBytes = 256 << 10;
+  // Reading stops while so much waits.
   static constexpr size_t kWaitingDocumentsMax = 256;
+  static constexpr size_t kWaitingBytesMax = 16 << 20;
 
   explicit UpsertCall(Service& service);
 
@@ -34,6 +38,7 @@ class UpsertCall final
 
  private:
   absl::Status take_items();
+  bool has_room() const;
   void start_work();
   void work();
   void report(const Corpus::Ingested& ingested);
@@ -47,7 +52,9 @@ class UpsertCall final
 
   std::mutex mutex_;
   // Guarded by mutex_:
+  std::shared_ptr<Corpus> corpus_;  // since the first message
   std::deque<DocumentText> waiting_;
+  size_t waiting_bytes_ = 0;
   bool reading_ = true;
   bool read_all_ = false;
   absl::Status read_error_;  // why reading ended early

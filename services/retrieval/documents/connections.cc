@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<DocumentStore::Reader>> DocumentStore::Reader::op
   RAG_RETURN_IF_ERROR(prepare_all(
       *reader->database,
       {{&reader->is_current,
-        "SELECT 1 FROM documents WHERE corpus=? AND id=? AND content_digest=? AND metadata=? "
+        "SELECT pieces FROM documents WHERE corpus=? AND id=? AND content_digest=? AND metadata=? "
         "AND embedding_source=? AND tokenizer_source=? "
         "AND (pieces=1 AND tokens<=? OR chunk_tokens=? AND chunk_overlap_tokens=?)"},
        {&reader->piece_by_vector, absl::StrCat(kPieceColumns, "WHERE p.vector_id=?")},
@@ -79,6 +79,9 @@ absl::StatusOr<std::unique_ptr<DocumentStore::Reader>> DocumentStore::Reader::op
         "SELECT p.vector_id FROM pieces p JOIN documents d ON d.number=p.document "
         "WHERE d.corpus=? AND d.embedding_source=? ORDER BY p.vector_id"},
        {&reader->embedding, "SELECT embedding FROM pieces WHERE vector_id=?"},
+       {&reader->metadata,
+        "SELECT p.vector_id, d.metadata FROM pieces p JOIN documents d ON d.number=p.document "
+        "WHERE d.corpus=? ORDER BY p.vector_id"},
        {&reader->stale_count,
         "SELECT COUNT(*) FROM documents WHERE embedding_source<>? OR tokenizer_source<>?"},
        {&reader->stale,

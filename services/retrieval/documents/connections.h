@@ -41,6 +41,7 @@ struct DocumentStore::Reader {
   SqliteStatement log_bounds;
   SqliteStatement vectors;
   SqliteStatement embedding;
+  SqliteStatement metadata;
   SqliteStatement stale_count;
   SqliteStatement stale;
   SqliteStatement stale_pieces;

@@ -216,13 +216,13 @@ DocumentStore::ReaderLease DocumentStore::lease_reader() {
   return ReaderLease(this, std::move(reader));
 }
 
-absl::StatusOr<std::vector<bool>> DocumentStore::are_current(
+absl::StatusOr<std::vector<uint32_t>> DocumentStore::current_pieces(
     CorpusNumber corpus, const ChunkOptions& cut, std::span<const DocumentText> documents) {
   const int64_t max_tokens =
       cut.max_tokens == 0 ? std::numeric_limits<int64_t>::max() : int64_t{cut.max_tokens};
   ReaderLease reader = lease_reader();
   RAG_RETURN_IF_ERROR(reader.begin());
-  std::vector<bool> current;
+  std::vector<uint32_t> current;
   current.reserve(documents.size());
   for (const DocumentText& document : documents) {
     const Digest digest = content_digest(document.title, document.text);
@@ -232,7 +232,7 @@ absl::StatusOr<std::vector<bool>> DocumentStore::are_current(
                                    document.metadata, embedding_source_, tokenizer_source_,
                                    max_tokens, int64_t{cut.max_tokens}, int64_t{cut.overlap_tokens})
                              .step());
-    current.push_back(found);
+    current.push_back(found ? static_cast<uint32_t>(reader->is_current.integer(0)) : 0);
     reader->is_current.reset();
   }
   return current;
@@ -288,6 +288,18 @@ absl::StatusOr<std::vector<DocumentSummary>> DocumentStore::list(CorpusNumber co
                          .title = std::string(rows.text(1)),
                          .metadata = std::string(rows.text(2)),
                          .content_digest = digest_from(rows.blob(3))});
+  }
+}
+
+absl::Status DocumentStore::read_metadata(
+    CorpusNumber corpus, const std::function<void(VectorId, std::string_view)>& visit) {
+  ReaderLease reader = lease_reader();
+  RAG_RETURN_IF_ERROR(reader.begin());
+  SqliteStatement& rows = reader->metadata.bind(corpus);
+  while (true) {
+    RAG_ASSIGN_OR_RETURN(const bool found, rows.step());
+    if (!found) return absl::OkStatus();
+    visit(rows.integer(0), rows.text(1));
   }
 }
 

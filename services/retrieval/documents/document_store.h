@@ -64,10 +64,10 @@ class DocumentStore {
   // Of all corpora.
   uint64_t document_count() const { return document_count_; }
 
-  // Entry i: whether that id is stored with that content and metadata, from the sources of this
-  // store, cut as `cut` says.
-  absl::StatusOr<std::vector<bool>> are_current(CorpusNumber corpus, const ChunkOptions& cut,
-                                                std::span<const DocumentText> documents);
+  // Entry i: as how many pieces that id is stored, if that is with that content and metadata, from
+  // the sources of this store, cut as `cut` says; else 0.
+  absl::StatusOr<std::vector<uint32_t>> current_pieces(CorpusNumber corpus, const ChunkOptions& cut,
+                                                       std::span<const DocumentText> documents);
 
   // Entry i belongs to the i-th key; empty if there is none. All from one state of the store.
   absl::StatusOr<std::vector<std::optional<DocumentRecord>>> find_by_vector(
@@ -93,6 +93,9 @@ class DocumentStore {
   // Calls `visit(id, embedding)` for those of `vectors` that are stored.
   absl::Status read_embeddings(std::span<const VectorId> vectors,
                                const std::function<void(VectorId, std::span<const float>)>& visit);
+  // Calls `visit(vector, metadata)` for each piece of the corpus, vectors ascending.
+  absl::Status read_metadata(CorpusNumber corpus,
+                             const std::function<void(VectorId, std::string_view)>& visit);
 
   // Documents of any corpus whose tokens or embeddings come from other sources than this store's.
   struct StaleDocument {

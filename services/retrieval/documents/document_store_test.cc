@@ -2,13 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/status.h"
 #include "common/strings.h"
 #include "services/retrieval/documents/store_fixture.h"
 
@@ -164,8 +167,7 @@ TEST_F(DocumentStoreTest, TellsUnchangedDocumentsFromChangedOnes) {
                                                {"a", "title of ao", "ne"},
                                                {"b", "title of a", "one"},
                                                {"a", "title of a", "one", R"({"year":1990})"}};
-  EXPECT_THAT(store->are_current(corpus, {}, documents).value(),
-              ElementsAre(true, false, false, false, false));
+  EXPECT_THAT(store->current_pieces(corpus, {}, documents).value(), ElementsAre(1, 0, 0, 0, 0));
 }
 
 TEST_F(DocumentStoreTest, TakesADocumentForUnchangedIfItWouldBeCutTheSameWay) {
@@ -182,13 +184,13 @@ TEST_F(DocumentStoreTest, TakesADocumentForUnchangedIfItWouldBeCutTheSameWay) {
   writer = absl::UnknownError("ended");
   const std::vector<DocumentText> both = {document("short", "one"), document("long", "one two")};
   const auto current = [&](const ChunkOptions& options) {
-    return store->are_current(corpus, options, both).value();
+    return store->current_pieces(corpus, options, both).value();
   };
-  EXPECT_THAT(current(cut), ElementsAre(true, true));
-  EXPECT_THAT(current({.max_tokens = 64, .overlap_tokens = 9}), ElementsAre(true, false));
-  EXPECT_THAT(current({.max_tokens = 3, .overlap_tokens = 8}), ElementsAre(true, false));
-  EXPECT_THAT(current({.max_tokens = 2, .overlap_tokens = 0}), ElementsAre(false, false));
-  EXPECT_THAT(current({}), ElementsAre(true, false));
+  EXPECT_THAT(current(cut), ElementsAre(1, 2));
+  EXPECT_THAT(current({.max_tokens = 64, .overlap_tokens = 9}), ElementsAre(1, 0));
+  EXPECT_THAT(current({.max_tokens = 3, .overlap_tokens = 8}), ElementsAre(1, 0));
+  EXPECT_THAT(current({.max_tokens = 2, .overlap_tokens = 0}), ElementsAre(0, 0));
+  EXPECT_THAT(current({}), ElementsAre(1, 0));
 }
 
 TEST_F(DocumentStoreTest, FindsDocumentsMadeByOtherSources) {
@@ -329,6 +331,70 @@ TEST_F(DocumentStoreTest, NamesADamagedFile) {
   const auto damaged = DocumentStore::open(folder_, sources("m", "t"), 1);
   ASSERT_EQ(damaged.status().code(), absl::StatusCode::kDataLoss) << damaged.status();
   EXPECT_THAT(std::string(damaged.status().message()), HasSubstr(path));
+}
+
+// A page that no table needs at its opening.
+TEST_F(DocumentStoreTest, NamesADamagedPageWhenItIsRead) {
+  {
+    auto store = open();
+    for (int i = 0; i < 40; ++i) {
+      put(*store, document(str_cat("d", i), std::string(10'000, 'x')));
+    }
+  }
+  const std::string path = folder_ + "/documents.db";
+  const uint64_t size = std::filesystem::file_size(path);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(size / 2 / 4096 * 4096));
+    for (uint64_t page = 0; page < size / 4 / 4096; ++page) {
+      file.write(std::string(4096, '\xEE').data(), 4096);
+    }
+  }
+  auto store = DocumentStore::open(folder_, sources("m", "t"), 1);
+  absl::Status status = store.status();
+  for (int i = 0; i < 40 && status.ok(); ++i) {
+    const std::vector<std::string> id = {str_cat("d", i)};
+    status = (*store)->find_by_id(default_corpus(**store), id).status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("restore it from a copy"));
+}
+
+// A file that may not grow is what a full disk is to a program.
+TEST_F(DocumentStoreTest, SaysThatTheDiskIsFullAndGoesOnWhenItIsNot) {
+  auto store = open();
+  const auto fill = [&]() -> absl::Status {
+    for (int i = 0; i < 1000; ++i) {
+      RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store->begin_write());
+      const DocumentText large = document(str_cat("d", i), std::string(100'000, 'x'));
+      RAG_RETURN_IF_ERROR(
+          writer
+              .put(default_corpus(*store), large, {}, std::vector{piece(large.text)}, embeddings(1))
+              .status());
+      RAG_RETURN_IF_ERROR(writer.commit());
+    }
+    return absl::OkStatus();
+  };
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit free_limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &free_limit), 0);
+  rlimit limit = free_limit;
+  limit.rlim_cur = 4 << 20;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status full = fill();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &free_limit), 0);
+  std::signal(SIGXFSZ, before);
+
+  EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable) << full;
+  EXPECT_THAT(std::string(full.message()), HasSubstr(folder_ + "/documents.db"));
+  const uint64_t committed = store->document_count();
+  EXPECT_GT(committed, 5u);
+  EXPECT_LT(committed, 1000u);
+  EXPECT_EQ(find(*store, str_cat("d", committed - 1)).size(), 1u);
+  put(*store, document("after", "x"));
+  store.reset();
+  EXPECT_EQ(open()->document_count(), committed + 1);
 }
 
 TEST_F(DocumentStoreTest, RefusesAFolderThatCannotBeMade) {

@@ -103,10 +103,10 @@ TEST_F(LayoutTest, BringsTheDocumentsOfVersion1IntoTheDefaultCorpus) {
     // An id like a piece's was allowed then.
     EXPECT_EQ(find(*store, "b#1").at(0).text, "b#1 text");
     EXPECT_THAT(store
-                    ->are_current(corpus, {.max_tokens = 100},
-                                  std::vector{document("a", "a text"), document("a", "other")})
+                    ->current_pieces(corpus, {.max_tokens = 100},
+                                     std::vector{document("a", "a text"), document("a", "other")})
                     .value(),
-                ElementsAre(true, false));
+                ElementsAre(1, 0));
     // An index file of version 1 fits: its vectors have their numbers.
     EXPECT_THAT(store->current_vectors(corpus).value(), ElementsAre(1, 3));
     const auto changes = store->changes_after(corpus, 0, 10).value();
