@@ -72,14 +72,15 @@ Connection::Connection(asio::ip::tcp::socket socket, const ServerConfig& config,
 asio::awaitable<void> Connection::run() {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);  // for take_input
   bool keep_open = true;
   while (keep_open && !finishing_) {
     const bool has_request = co_await wait_for_request();
     if (!has_request) break;
     co_await serve(keep_open);
+    release_memory();
   }
   close();
-  // The pending read refers to the buffer: let it end.
   while (read_pending_) co_await read_done_.wait();
 }
 
@@ -105,16 +106,32 @@ asio::awaitable<bool> Connection::wait_for_request() {
 void Connection::watch() {
   if (read_pending_ || input_ended_ || buffer_.size() > 0) return;
   read_pending_ = true;
-  socket_.async_read_some(buffer_.prepare(kWatchBytes),
-                          [self = shared_from_this()](const error_code& code, size_t bytes) {
-                            self->read_pending_ = false;
-                            self->buffer_.commit(bytes);
-                            if (code) {
-                              self->input_ended_ = true;
-                              if (self->in_request_) self->client_gone();
-                            }
-                            self->read_done_.set();
-                          });
+  socket_.async_wait(asio::ip::tcp::socket::wait_read,
+                     [self = shared_from_this()](const error_code& code) {
+                       self->read_pending_ = false;
+                       if (code) {
+                         self->input_ended_ = true;
+                       } else {
+                         self->take_input();
+                       }
+                       if (self->input_ended_ && self->in_request_) self->client_gone();
+                       self->read_done_.set();
+                     });
+}
+
+// Takes what has come, without waiting.
+void Connection::take_input() {
+  error_code code;
+  buffer_.commit(socket_.read_some(buffer_.prepare(kWatchBytes), code));
+  if (code && code != asio::error::would_block) input_ended_ = true;
+}
+
+// Thousands of clients may stay connected and ask nothing.
+void Connection::release_memory() {
+  parser_.reset();
+  request_ = {};
+  chunk_ = {};
+  if (buffer_.size() == 0) buffer_.shrink_to_fit();
 }
 
 asio::awaitable<void> Connection::serve(bool& keep_open) {
@@ -145,7 +162,7 @@ asio::awaitable<void> Connection::serve(bool& keep_open) {
     } catch (const std::exception& exception) {
       failure = exception.what();
     }
-    on_disconnect_ = nullptr;
+    RAG_CHECK(guards_.empty());
     if (failure.empty() && answer_ == Answer::kNone && !disconnected_) {
       failure = "the handler returned without an answer";
     }
@@ -387,7 +404,7 @@ asio::awaitable<void> Connection::linger() {
 
 void Connection::client_gone() {
   disconnected_ = true;
-  if (std::function<void()> action = std::exchange(on_disconnect_, nullptr)) action();
+  for (Exchange::DisconnectGuard* guard : std::exchange(guards_, {})) guard->action_();
 }
 
 void Connection::read_expired() {
@@ -462,15 +479,14 @@ bool Exchange::response_started() const { return connection_.answer_ != Connecti
 bool Exchange::disconnected() const { return connection_.disconnected_; }
 
 Exchange::DisconnectGuard::DisconnectGuard(Exchange& exchange, std::function<void()> action)
-    : exchange_(exchange) {
-  RAG_CHECK(exchange_.connection_.on_disconnect_ == nullptr);
-  if (exchange_.disconnected()) {
-    action();
+    : connection_(exchange.connection_), action_(std::move(action)) {
+  if (exchange.disconnected()) {
+    action_();
   } else {
-    exchange_.connection_.on_disconnect_ = std::move(action);
+    connection_.guards_.push_back(this);
   }
 }
 
-Exchange::DisconnectGuard::~DisconnectGuard() { exchange_.connection_.on_disconnect_ = nullptr; }
+Exchange::DisconnectGuard::~DisconnectGuard() { std::erase(connection_.guards_, this); }
 
 }  // namespace ragcache::http

@@ -22,9 +22,9 @@ namespace ragcache::http {
 // One client's connection: reads a request, runs its handler, writes the answer, and again. Owned
 // by its coroutine and the server's list; lives on its socket's strand, where every member runs.
 //
-// While a handler computes and the request is read to its end, one read stays pending on the
-// socket: it ends when the client goes away, or with the next request's first bytes, which are
-// kept. The same read serves as the wait for the next request.
+// While a handler computes and the request is read to its end, one wait for input stays pending on
+// the socket: it ends when the client goes away, or with the next request's first bytes, which are
+// kept. The same wait serves between requests, when a connection holds no buffers.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `config` and `router` outlive the connection.
@@ -75,6 +75,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::string head_of(const Response& response, std::optional<size_t> content_length);
   void watch();
+  void take_input();
+  void release_memory();
   void client_gone();
   void read_expired();
   void write_expired();
@@ -98,7 +100,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Request request_;
   std::chrono::steady_clock::time_point arrival_;
   std::vector<char> chunk_;
-  std::function<void()> on_disconnect_;
+  std::vector<Exchange::DisconnectGuard*> guards_;
   enum class Answer { kNone, kStreaming, kDone } answer_ = Answer::kNone;
   unsigned status_ = 0;
   uint64_t response_bytes_ = 0;

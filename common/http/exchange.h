@@ -51,7 +51,7 @@ class Exchange {
   bool disconnected() const;
 
   // While alive: `action` runs once, on the strand, when the client goes away or the server stops
-  // for good; at once if that has happened already. One at a time.
+  // for good; at once if that has happened already. It ends no guard.
   class DisconnectGuard {
    public:
     DisconnectGuard(Exchange& exchange, std::function<void()> action);
@@ -60,7 +60,9 @@ class Exchange {
     DisconnectGuard& operator=(const DisconnectGuard&) = delete;
 
    private:
-    Exchange& exchange_;
+    friend class Connection;
+    Connection& connection_;
+    const std::function<void()> action_;
   };
 
  private:

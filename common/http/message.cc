@@ -145,4 +145,19 @@ bool is_valid_request_id(std::string_view id) {
          });
 }
 
+bool is_valid_trace_parent(std::string_view value) {
+  // version-trace id-parent id-flags, all in lower-case hexadecimal digits
+  constexpr std::string_view kShape = "00-00000000000000000000000000000000-0000000000000000-00";
+  if (value.size() != kShape.size()) return false;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const bool digit = hex_digit(value[i]) >= 0 && !absl::ascii_isupper(value[i]);
+    if (kShape[i] == '-' ? value[i] != '-' : !digit) return false;
+  }
+  const auto all_zeros = [](std::string_view id) {
+    return id.find_first_not_of('0') == std::string_view::npos;
+  };
+  return !value.starts_with("ff") && !all_zeros(value.substr(3, 32)) &&
+         !all_zeros(value.substr(36, 16));
+}
+
 }  // namespace ragcache::http

@@ -79,4 +79,7 @@ absl::Status parse_target(std::string_view target, Request& request);
 // Whether a client's request id may be logged and echoed: 1 to 128 of [A-Za-z0-9._:-].
 bool is_valid_request_id(std::string_view id);
 
+// Whether `value` is a trace parent as W3C's Trace Context defines it.
+bool is_valid_trace_parent(std::string_view value);
+
 }  // namespace ragcache::http

@@ -1,5 +1,8 @@
 #include "common/http/server.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -29,6 +32,18 @@ using boost::system::error_code;
 
 // After accept() failed (no file descriptors left, most likely) it is tried again so much later.
 constexpr std::chrono::milliseconds kAcceptRetry{100};
+
+// Descriptors of the process besides the connections: files, sockets to other services.
+constexpr size_t kOtherFiles = 256;
+
+// The soft limit is often 1,024, the hard one far above; what it cannot have is met as accept()'s
+// failure when it is needed.
+void raise_file_limit(size_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 std::string join(const std::string& host, uint16_t port) {
   return host.find(':') == std::string::npos ? str_cat(host, ":", port)
@@ -182,6 +197,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 absl::StatusOr<std::unique_ptr<Server>> Server::start(ServerConfig config, Router router) {
   RAG_CHECK(config.format_error != nullptr);
   const std::string host = config.host;
+  raise_file_limit(config.limits.max_connections + kOtherFiles);
   auto impl = std::make_unique<Impl>(std::move(config), std::move(router));
   RAG_ASSIGN_OR_RETURN(const uint16_t port, impl->listen());
   std::unique_ptr<Server> server(new Server(std::move(impl)));

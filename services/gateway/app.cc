@@ -4,60 +4,32 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/http/router.h"
+#include "common/http/server.h"
 #include "common/log/log.h"
 #include "common/status.h"
 #include "common/strings.h"
-#include "services/gateway/chat.h"
-#include "services/gateway/documents.h"
-#include "services/gateway/openai_error.h"
-#include "services/gateway/status_handlers.h"
+#include "services/gateway/grpc/front.h"
+#include "services/gateway/http/openai_error.h"
+#include "services/gateway/http/routes.h"
+#include "services/gateway/services.h"
 
 namespace ragcache::gateway {
 namespace {
-
-http::Router routes(Services& services) {
-  using Handle = boost::asio::awaitable<void> (*)(Services&, http::Exchange&);
-  constexpr struct {
-    const char* method;
-    const char* pattern;
-    Handle handle;
-  } kRoutes[] = {
-      {"POST", "/v1/chat/completions", handle_chat},
-      {"GET", "/v1/models", handle_models},
-      {"GET", "/v1/models/{model}", handle_model},
-      {"POST", "/v1/documents", handle_upload},
-      {"GET", "/v1/documents", handle_list},
-      {"GET", "/v1/documents/{id}", handle_get},
-      {"DELETE", "/v1/documents/{id}", handle_delete},
-      {"POST", "/v1/search", handle_search},
-      {"GET", "/livez", handle_livez},
-      {"GET", "/readyz", handle_readyz},
-      {"GET", "/metrics", handle_metrics},
-      {"GET", "/admin/cache", handle_cache},
-      {"POST", "/admin/cache/clear", handle_clear_cache},
-  };
-  http::Router router;
-  for (const auto& route : kRoutes) {
-    router.add(route.method, route.pattern,
-               [&services, handle = route.handle](http::Exchange& exchange) {
-                 return handle(services, exchange);
-               });
-  }
-  return router;
-}
 
 http::Observer observer(Services& services) {
   return {
       .request_done =
           [&services](const http::RequestRecord& record) {
             services.metrics.count_request(record.request.route, record.status);
-            log::debug("request", {{"request_id", record.request.id},
-                                   {"method", record.request.method},
-                                   {"route", record.request.route},
-                                   {"status", record.status},
-                                   {"bytes", record.response_bytes},
-                                   {"seconds", to_seconds(record.duration)}});
+            const std::string_view trace = record.request.headers.get("traceparent");
+            log::debug("request",
+                       {{"request_id", record.request.id},
+                        {"traceparent", http::is_valid_trace_parent(trace) ? trace : ""},
+                        {"method", record.request.method},
+                        {"route", record.request.route},
+                        {"status", record.status},
+                        {"bytes", record.response_bytes},
+                        {"seconds", to_seconds(record.duration)}});
           },
       .connections = [&services](int change) { services.metrics.connections.Increment(change); },
       .streamed =
@@ -73,6 +45,9 @@ http::Observer observer(Services& services) {
 
 }  // namespace
 
+App::App(std::unique_ptr<Services> services) : services_(std::move(services)) {}
+App::~App() { stop(); }
+
 absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry registry) {
   if (config.default_top_k > config.max_top_k) {
     return absl::InvalidArgumentError(str_cat("default_top_k: ", config.default_top_k,
@@ -82,25 +57,36 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
   if (!listen.ok()) {
     return absl::InvalidArgumentError(str_cat("listen: ", listen.status().message()));
   }
+  RAG_ASSIGN_OR_RETURN(ApiKeys api_keys, ApiKeys::load(config.api_keys_file));
   http::ServerConfig server_config = {.host = listen->host,
                                       .port = listen->port,
                                       .threads = config.http_threads,
                                       .limits = config.limits,
                                       .format_error = error_response};
-  std::unique_ptr<App> app(
-      new App(std::make_unique<Services>(std::move(config), std::move(registry))));
-  server_config.observer = observer(*app->services_);
+  std::unique_ptr<App> app(new App(std::make_unique<Services>(
+      std::move(config), std::move(api_keys), std::move(registry))));
+  Services& services = *app->services_;
+  if (!services.config.grpc_listen.empty()) {
+    RAG_ASSIGN_OR_RETURN(app->grpc_, GrpcFront::start(services));
+    log::info("gateway listens for gRPC", {{"address", app->grpc_address()}});
+  }
+  server_config.observer = observer(services);
   RAG_ASSIGN_OR_RETURN(app->server_,
-                       http::Server::start(std::move(server_config), routes(*app->services_)));
+                       http::Server::start(std::move(server_config), make_routes(services)));
   log::info("gateway listens", {{"address", app->address()}});
   return app;
 }
 
-App::~App() { stop(); }
-
 void App::stop() {
-  if (server_ == nullptr) return;
-  server_->stop(std::chrono::milliseconds(services_->config.stop_grace_ms));
+  const auto grace = std::chrono::milliseconds(services_->config.stop_grace_ms);
+  const TimePoint end = steady_now() + grace;
+  if (server_ != nullptr) server_->stop(grace);
+  if (grpc_ != nullptr) grpc_->stop(std::max(end - steady_now(), Duration(0)));
 }
+
+const std::string& App::address() const { return server_->address(); }
+uint16_t App::port() const { return server_->port(); }
+
+std::string App::grpc_address() const { return grpc_ == nullptr ? "" : grpc_->address(); }
 
 }  // namespace ragcache::gateway

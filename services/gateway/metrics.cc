@@ -21,12 +21,24 @@ Metrics::Metrics(metrics::Registry registry_in)
 }
 
 void Metrics::count_request(const std::string& route, unsigned status) {
+  const std::string code = std::to_string(status);
   std::lock_guard lock(mutex_);
-  prometheus::Counter*& counter = requests_[{route, status}];
+  prometheus::Counter*& counter = requests_[{route, code}];
   if (counter == nullptr) {
-    counter = &metrics::counter(
-        *registry, "ragcache_http_requests_total", "HTTP requests by route and status",
-        {{"route", route.empty() ? "none" : route}, {"code", std::to_string(status)}});
+    counter = &metrics::counter(*registry, "ragcache_http_requests_total",
+                                "HTTP requests by route and status",
+                                {{"route", route.empty() ? "none" : route}, {"code", code}});
+  }
+  counter->Increment();
+}
+
+void Metrics::count_call(const std::string& method, const std::string& code) {
+  std::lock_guard lock(mutex_);
+  prometheus::Counter*& counter = calls_[{method, code}];
+  if (counter == nullptr) {
+    counter = &metrics::counter(*registry, "ragcache_grpc_calls_total",
+                                "gRPC calls by method and code",
+                                {{"method", method}, {"code", code}});
   }
   counter->Increment();
 }

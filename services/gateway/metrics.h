@@ -17,6 +17,8 @@ class Metrics {
 
   // `route` is a pattern of the router, so that the labels are few.
   void count_request(const std::string& route, unsigned status);
+  // `method` is one of RagService's; `code` the name of a gRPC code.
+  void count_call(const std::string& method, const std::string& code);
 
   // By whether the client asked for a stream.
   prometheus::Histogram& time_to_first_token(bool stream) const { return *ttft_[stream]; }
@@ -28,10 +30,13 @@ class Metrics {
   prometheus::Counter& uploaded_documents;
 
  private:
+  using Counters = std::map<std::pair<std::string, std::string>, prometheus::Counter*>;
+
   prometheus::Histogram* ttft_[2];
   prometheus::Histogram* latency_[2];
   std::mutex mutex_;
-  std::map<std::pair<std::string, unsigned>, prometheus::Counter*> requests_;  // guarded by mutex_
+  Counters requests_;  // guarded by mutex_, as is the next
+  Counters calls_;
 };
 
 }  // namespace ragcache::gateway

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/status.h"
+#include "services/gateway/services.h"
+#include "services/gateway/stubs.h"
+
+// Calls of clients passed on to the services behind, one reactor each, owned by itself from its
+// creation to gRPC's last callback. Everything runs on gRPC's threads and only copies and starts the
+// next operation. A message is taken from one side only when the other has taken the one before.
+namespace ragcache::gateway {
+
+enum class Access { kClient, kAdmin };
+
+// What every call has: who asks, for how long, and what it is counted as.
+class Inbound {
+ public:
+  // `method` is a literal. Also gives the client its request id back.
+  Inbound(Services& services, grpc::CallbackServerContext* context, const char* method,
+          Access access = Access::kClient);
+
+  // UNAUTHENTICATED if the client may not ask.
+  const absl::Status& admission() const { return admission_; }
+  const std::string& request_id() const { return request_id_; }
+  const std::string& tenant() const { return tenant_; }
+  Services& services() const { return services_; }
+
+  // Of a call to a service: the client's deadline, at most `timeout_ms` away; its request and trace
+  // ids.
+  void prepare(grpc::ClientContext& context, std::optional<int64_t> timeout_ms) const;
+
+  // Counts the call. What its client is told.
+  grpc::Status ended(const absl::Status& status) const;
+
+ private:
+  Services& services_;
+  grpc::CallbackServerContext* const context_;
+  const char* const method_;
+  const TimePoint arrival_;
+  std::string request_id_;
+  std::string trace_parent_;
+  std::string tenant_;
+  absl::Status admission_;
+};
+
+// A unary call. `convert` is (upstream response, response) -> absl::Status.
+template <typename Request, typename Upstream, typename Response, typename Convert>
+class UnaryForward final : public grpc::ServerUnaryReactor {
+ public:
+  UnaryForward(Inbound inbound, Request request, Response* response, Convert convert)
+      : inbound_(std::move(inbound)),
+        request_(std::move(request)),
+        response_(response),
+        convert_(std::move(convert)) {}
+
+  template <typename Async>
+  void start(Async* stub, UnaryMethod<Async, Request, Upstream> method) {
+    inbound_.prepare(context_, inbound_.services().config.upstream_timeout_ms);
+    (stub->*method)(&context_, &request_, &upstream_, [this](const grpc::Status& status) {
+      finish(status.ok() ? convert_(upstream_, *response_) : from_grpc_status(status));
+    });
+  }
+  void finish(const absl::Status& status) { Finish(inbound_.ended(status)); }
+
+  void OnCancel() override { context_.TryCancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  const Inbound inbound_;
+  grpc::ClientContext context_;
+  const Request request_;
+  Upstream upstream_;
+  Response* const response_;
+  const Convert convert_;
+};
+
+// A call whose answer is a stream.
+template <typename Response>
+class StreamForward : public grpc::ServerWriteReactor<Response> {
+ public:
+  explicit StreamForward(Inbound inbound) : inbound_(std::move(inbound)), upstream_(*this) {}
+
+  // `bind` is (context, reactor) -> void, the stub's method.
+  template <typename Bind>
+  void start(int64_t timeout_ms, Bind bind) {
+    inbound_.prepare(upstream_.context, timeout_ms);
+    bind(&upstream_.context, &upstream_);
+    // Reads start when the client has taken the response before, outside of the call's own
+    // reactions: that takes a hold.
+    upstream_.AddHold();
+    upstream_.StartRead(&response_);
+    upstream_.StartCall();
+  }
+  void finish(const absl::Status& status) { this->Finish(inbound_.ended(status)); }
+  const Inbound& inbound() const { return inbound_; }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      upstream_.StartRead(&response_);
+    } else {
+      upstream_.context.TryCancel();
+      upstream_.RemoveHold();
+    }
+  }
+  void OnCancel() override { upstream_.context.TryCancel(); }
+  void OnDone() override { delete this; }
+
+ protected:
+  // Changes what the client gets.
+  virtual void edit(Response&) {}
+
+ private:
+  struct Upstream : public grpc::ClientReadReactor<Response> {
+    explicit Upstream(StreamForward& owner_in) : owner(owner_in) {}
+    void OnReadDone(bool ok) override {
+      if (ok) {
+        owner.edit(owner.response_);
+        owner.StartWrite(&owner.response_);
+      } else {
+        this->RemoveHold();
+      }
+    }
+    void OnDone(const grpc::Status& status) override { owner.finish(from_grpc_status(status)); }
+
+    StreamForward& owner;
+    grpc::ClientContext context;
+  };
+
+  const Inbound inbound_;
+  Upstream upstream_;
+  Response response_;
+};
+
+}  // namespace ragcache::gateway

@@ -1,0 +1,128 @@
+#include "services/gateway/grpc/upsert_forward.h"
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "services/gateway/request/document.h"
+#include "services/gateway/request/field_error.h"
+
+namespace ragcache::gateway {
+namespace {
+
+// The upstream call is read, and written, outside of its own reactions until these are given up.
+constexpr int kPumps = 2;
+
+}  // namespace
+
+UpsertForward::UpsertForward(Inbound inbound) : inbound_(std::move(inbound)), upstream_(*this) {
+  if (!inbound_.admission().ok()) {
+    Finish(inbound_.ended(inbound_.admission()));
+    return;
+  }
+  inbound_.prepare(upstream_.context, std::nullopt);
+  inbound_.services().stubs->retrieval->async()->UpsertDocuments(&upstream_.context, &upstream_);
+  upstream_.AddMultipleHolds(kPumps);
+  upstream_.StartRead(&response_);
+  upstream_.StartCall();
+  StartRead(&request_);
+}
+
+void UpsertForward::OnReadDone(bool ok) {
+  absl::Status failure;
+  if (ok) {
+    failure = check();
+  } else {
+    request_.clear_items();
+  }
+  std::lock_guard lock(mutex_);
+  if (down_ended_) return;  // and the other pump with it
+  failure_ = std::move(failure);
+  writing_ = true;
+  if (request_.items().empty() && (!ok || !failure_.ok())) {
+    upstream_.StartWritesDone();
+  } else {
+    upstream_.StartWrite(&request_);
+  }
+}
+
+absl::Status UpsertForward::check() {
+  if (absl::Status status = check_corpus("corpus", request_.corpus()); !status.ok()) {
+    request_.clear_items();
+    return status;
+  }
+  for (int i = 0; i < request_.items_size(); ++i) {
+    absl::Status status = check_document("", request_.items(i),
+                                         inbound_.services().config.max_document_bytes);
+    if (status.ok()) continue;
+    request_.mutable_items()->DeleteSubrange(i, request_.items_size() - i);
+    return with_prefix(status, str_cat("document ", taken_ + i, " of this call: "));
+  }
+  taken_ += request_.items_size();
+  return absl::OkStatus();
+}
+
+void UpsertForward::OnWriteDone(bool ok) {
+  if (ok) {
+    upstream_.StartRead(&response_);
+  } else {
+    upstream_.context.TryCancel();
+    end_down();
+  }
+}
+
+// A pump gives up its hold as its last act: the other one's may be the call's end.
+void UpsertForward::end_down() {
+  bool end_up;
+  {
+    std::lock_guard lock(mutex_);
+    down_ended_ = true;
+    end_up = !writing_ && !std::exchange(up_ended_, true);
+  }
+  if (end_up) upstream_.RemoveHold();
+  upstream_.RemoveHold();
+}
+
+void UpsertForward::Upstream::OnReadDone(bool ok) {
+  if (ok) {
+    owner.StartWrite(&owner.response_);
+  } else {
+    owner.end_down();
+  }
+}
+
+void UpsertForward::Upstream::OnWriteDone(bool ok) {
+  {
+    std::lock_guard lock(owner.mutex_);
+    if (ok && !owner.down_ended_) {
+      if (!owner.failure_.ok()) {
+        StartWritesDone();
+      } else {
+        owner.writing_ = false;
+        owner.StartRead(&owner.request_);
+      }
+      return;
+    }
+    owner.writing_ = false;
+    if (std::exchange(owner.up_ended_, true)) return;
+  }
+  RemoveHold();
+}
+
+void UpsertForward::Upstream::OnWritesDoneDone(bool) {
+  {
+    std::lock_guard lock(owner.mutex_);
+    owner.writing_ = false;
+    if (std::exchange(owner.up_ended_, true)) return;
+  }
+  RemoveHold();
+}
+
+void UpsertForward::Upstream::OnDone(const grpc::Status& status) {
+  absl::Status told = from_grpc_status(status);
+  if (told.ok()) {
+    std::lock_guard lock(owner.mutex_);
+    told = owner.failure_;
+  }
+  owner.Finish(owner.inbound_.ended(told));
+}
+
+}  // namespace ragcache::gateway

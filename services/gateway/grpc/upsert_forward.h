@@ -1,0 +1,53 @@
+#pragma once
+
+#include <mutex>
+
+#include "services/gateway/grpc/forward.h"
+
+namespace ragcache::gateway {
+
+// RagService.UpsertDocuments: two pumps. Documents go up message by message, checked; those before a
+// bad one still go, and the call then fails naming it. Acknowledgements come down.
+class UpsertForward final
+    : public grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
+                                     retrieval::v1::UpsertDocumentsResponse> {
+ public:
+  // Owned by itself.
+  explicit UpsertForward(Inbound inbound);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { upstream_.context.TryCancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  struct Upstream : public grpc::ClientBidiReactor<retrieval::v1::UpsertDocumentsRequest,
+                                                   retrieval::v1::UpsertDocumentsResponse> {
+    explicit Upstream(UpsertForward& owner_in) : owner(owner_in) {}
+    void OnReadDone(bool ok) override;
+    void OnWriteDone(bool ok) override;
+    void OnWritesDoneDone(bool ok) override;
+    void OnDone(const grpc::Status& status) override;
+
+    UpsertForward& owner;
+    grpc::ClientContext context;
+  };
+
+  // Cuts the message before its first bad document and tells what is wrong with that.
+  absl::Status check();
+  void end_down();
+
+  const Inbound inbound_;
+  Upstream upstream_;
+  retrieval::v1::UpsertDocumentsRequest request_;
+  retrieval::v1::UpsertDocumentsResponse response_;
+  uint64_t taken_ = 0;  // documents of earlier messages
+
+  std::mutex mutex_;  // guards what follows
+  absl::Status failure_;  // of a document
+  bool writing_ = false;  // to the service
+  bool up_ended_ = false;
+  bool down_ended_ = false;
+};
+
+}  // namespace ragcache::gateway

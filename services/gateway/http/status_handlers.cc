@@ -1,0 +1,104 @@
+#include <string>
+#include <utility>
+
+#include "common/metrics/metrics.h"
+#include "common/strings.h"
+#include "services/gateway/http/backend.h"
+#include "services/gateway/http/handlers.h"
+
+namespace ragcache::gateway {
+namespace {
+
+namespace pb = controller::v1;
+using boost::asio::awaitable;
+
+OutJson model_json(const ModelInfo& model) {
+  return {{"id", model.name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "ragcache"},
+          {"context_tokens", model.context_tokens}};
+}
+
+OutJson cache_json(const pb::GetStatusResponse& status) {
+  const pb::CacheStats& cache = status.cache();
+  return {{"policy", cache.policy()},
+          {"block_tokens", status.block_tokens()},
+          {"blocks",
+           {{"total", cache.total_blocks()},
+            {"free", cache.free_blocks()},
+            {"reserved", cache.reserved_blocks()},
+            {"cached", cache.cached_blocks()}}},
+          {"nodes", cache.nodes()},
+          {"pinned_nodes", cache.pinned_nodes()},
+          {"cached_tokens", cache.cached_tokens()},
+          {"queried_prefix_tokens", cache.queried_prefix_tokens()},
+          {"hit_prefix_tokens", cache.hit_prefix_tokens()},
+          {"evicted_nodes", cache.evicted_nodes()},
+          {"ledger_mismatches", cache.ledger_mismatches()},
+          {"documents", status.documents()},
+          {"index_kind", status.index_kind()},
+          {"running_requests", status.running_requests()},
+          {"waiting_requests", status.waiting_requests()}};
+}
+
+}  // namespace
+
+awaitable<absl::Status> handle_livez(Call& call) {
+  OutJson value = {{"status", "ok"}};
+  co_return co_await respond_json(call, std::move(value));
+}
+
+awaitable<absl::Status> handle_readyz(Call& call) {
+  absl::StatusOr<pb::GetStatusResponse> status = co_await backend::get_status(call);
+  OutJson reasons = OutJson::array();
+  if (!status.ok()) {
+    reasons.push_back(str_cat("controller: ", status.status().message()));
+  } else if (!status->ready()) {
+    reasons.push_back(status->not_ready_reason());
+  }
+  const bool ready = reasons.empty();
+  OutJson value = {{"ready", ready}, {"reasons", std::move(reasons)}};
+  co_return co_await respond_json(call, std::move(value), ready ? 200 : 503);
+}
+
+awaitable<absl::Status> handle_metrics(Call& call) {
+  http::Response response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = metrics::to_text(*call.services.metrics.registry);
+  co_await call.exchange.respond(std::move(response));
+  co_return absl::OkStatus();
+}
+
+awaitable<absl::Status> handle_models(Call& call) {
+  absl::StatusOr<ModelInfo> model = co_await backend::find_model(call, std::string(kModelAlias));
+  if (!model.ok()) co_return model.status();
+  OutJson value = {{"object", "list"}, {"data", OutJson::array({model_json(*model)})}};
+  co_return co_await respond_json(call, std::move(value));
+}
+
+awaitable<absl::Status> handle_model(Call& call) {
+  std::string name = *http::find_parameter(call.request().path_values, "model");
+  absl::StatusOr<ModelInfo> model = co_await backend::find_model(call, std::move(name));
+  if (!model.ok()) co_return model.status();
+  OutJson value = model_json(*model);
+  co_return co_await respond_json(call, std::move(value));
+}
+
+awaitable<absl::Status> handle_cache(Call& call) {
+  absl::StatusOr<pb::GetStatusResponse> status = co_await backend::get_status(call);
+  if (!status.ok()) co_return status.status();
+  OutJson value = cache_json(*status);
+  co_return co_await respond_json(call, std::move(value));
+}
+
+awaitable<absl::Status> handle_clear_cache(Call& call) {
+  absl::StatusOr<pb::ClearCacheResponse> cleared = co_await backend::clear_cache(call);
+  if (!cleared.ok()) co_return cleared.status();
+  OutJson value = {{"cleared_nodes", cleared->cleared_nodes()},
+                   {"cleared_tokens", cleared->cleared_tokens()},
+                   {"kept_nodes", cleared->kept_nodes()}};
+  co_return co_await respond_json(call, std::move(value));
+}
+
+}  // namespace ragcache::gateway
