@@ -9,8 +9,8 @@
 
 namespace ragcache::http {
 
-// Undoes gzip (RFC 1952, also several members in a row) piece by piece, in memory that does not grow
-// with what comes out.
+// Undoes gzip (RFC 1952, also several members in a row) piece by piece, in memory that does not
+// grow with what comes out.
 class Inflater {
  public:
   Inflater();

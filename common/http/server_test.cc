@@ -2,7 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <deque>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <random>
@@ -415,6 +420,34 @@ TEST_F(ServerTest, TurnsAwayWhatIsOverTheConnectionLimit) {
   EXPECT_THAT(third.read_all(), StartsWith("HTTP/1.1 503 "));
   first.send(get("/hello/still"));
   EXPECT_EQ(body_of(first.read_answer()), "hello still");
+}
+
+// Resident memory of this process.
+size_t resident_bytes() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(ServerTest, HoldsThousandsOfIdleConnectionsCheaply) {
+  start();
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  // Both ends are in this process.
+  const size_t wanted = std::min<size_t>(5000, (limit.rlim_cur - 100) / 2);
+  const size_t before = resident_bytes();
+  std::deque<RawClient> idle;
+  for (size_t i = 0; i < wanted; ++i) {
+    RawClient& client = idle.emplace_back(server_->port());
+    if (i % 2 == 0) continue;  // half of them have never asked anything
+    client.send(post("/echo", std::string(2000, 'x')));
+    ASSERT_EQ(body_of(client.read_answer()).size(), 2000u);
+  }
+  RawClient client(server_->port());
+  client.send(get("/hello/x"));
+  EXPECT_EQ(body_of(client.read_answer()), "hello x");
+  EXPECT_EQ(connections_, static_cast<int>(wanted) + 1);
+  EXPECT_LT((resident_bytes() - before) / wanted, 16u << 10) << "bytes for each";
 }
 
 TEST_F(ServerTest, NamesThePortInUse) {

@@ -44,7 +44,7 @@ absl::Status clear_stale_socket(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::start(
-    const std::string& address, std::span<grpc::Service* const> services) {
+    const std::string& address, std::span<grpc::Service* const> services, int max_receive_bytes) {
   if (address.starts_with(kUnixPrefix)) {
     absl::Status cleared = clear_stale_socket(address.substr(kUnixPrefix.size()));
     if (!cleared.ok()) return cleared;
@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::start(
   int port = 0;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(max_receive_bytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

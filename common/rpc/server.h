@@ -11,15 +11,20 @@
 
 namespace ragcache {
 
+// Largest message either side sends or takes: a few very long documents with text and tokens.
+inline constexpr int kMaxMessageBytes = 64 << 20;
+
 // A started gRPC server with the standard health service and reflection. The services must outlive
 // it. Stops in the destructor.
 class RpcServer {
  public:
   // `address` is host:port (port 0: the system chooses) or unix:PATH. A stale socket file is
   // replaced, one that a live server listens on is not. FAILED_PRECONDITION if the address is in
-  // use or cannot be bound, with what to do about it.
+  // use or cannot be bound, with what to do about it. Longer messages than `max_receive_bytes` end
+  // their call with RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<RpcServer>> start(const std::string& address,
-                                                          std::span<grpc::Service* const> services);
+                                                          std::span<grpc::Service* const> services,
+                                                          int max_receive_bytes = kMaxMessageBytes);
   ~RpcServer();
 
   // Refuses new calls, lets open ones end until `grace` has passed, then cancels them. Idempotent.
@@ -40,8 +45,5 @@ class RpcServer {
 
 // A channel with this project's message limit, keep-alive and quick reconnects.
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
-
-// Largest message either side sends or takes: a few very long documents with text and tokens.
-inline constexpr int kMaxMessageBytes = 64 << 20;
 
 }  // namespace ragcache

@@ -17,8 +17,8 @@ bool bears_key(std::string_view authorization, std::string_view key);
 // Who may ask, and for which tenant. Constant once loaded; any thread.
 class ApiKeys {
  public:
-  // A file of lines `tenant:key`, blank ones, and comments after '#' at a line's start; a tenant may
-  // have several keys. INVALID_ARGUMENT names the bad line. No path: everybody is the default
+  // A file of lines `tenant:key`, blank ones, and comments after '#' at a line's start; a tenant
+  // may have several keys. INVALID_ARGUMENT names the bad line. No path: everybody is the default
   // tenant.
   static absl::StatusOr<ApiKeys> load(const std::string& path);
 

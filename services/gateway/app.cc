@@ -22,14 +22,13 @@ http::Observer observer(Services& services) {
           [&services](const http::RequestRecord& record) {
             services.metrics.count_request(record.request.route, record.status);
             const std::string_view trace = record.request.headers.get("traceparent");
-            log::debug("request",
-                       {{"request_id", record.request.id},
-                        {"traceparent", http::is_valid_trace_parent(trace) ? trace : ""},
-                        {"method", record.request.method},
-                        {"route", record.request.route},
-                        {"status", record.status},
-                        {"bytes", record.response_bytes},
-                        {"seconds", to_seconds(record.duration)}});
+            log::debug("request", {{"request_id", record.request.id},
+                                   {"traceparent", http::is_valid_trace_parent(trace) ? trace : ""},
+                                   {"method", record.request.method},
+                                   {"route", record.request.route},
+                                   {"status", record.status},
+                                   {"bytes", record.response_bytes},
+                                   {"seconds", to_seconds(record.duration)}});
           },
       .connections = [&services](int change) { services.metrics.connections.Increment(change); },
       .streamed =
@@ -63,8 +62,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
                                       .threads = config.http_threads,
                                       .limits = config.limits,
                                       .format_error = error_response};
-  std::unique_ptr<App> app(new App(std::make_unique<Services>(
-      std::move(config), std::move(api_keys), std::move(registry))));
+  std::unique_ptr<App> app(new App(
+      std::make_unique<Services>(std::move(config), std::move(api_keys), std::move(registry))));
   Services& services = *app->services_;
   if (!services.config.grpc_listen.empty()) {
     RAG_ASSIGN_OR_RETURN(app->grpc_, GrpcFront::start(services));

@@ -32,8 +32,7 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add(
       "listen", &config.listen,
       {.required = true, .doc = "host:port of the HTTP API; port 0 lets the system choose one"});
-  table.add("grpc_listen", &config.grpc_listen,
-            {.doc = "host:port of the gRPC API; empty: none"});
+  table.add("grpc_listen", &config.grpc_listen, {.doc = "host:port of the gRPC API; empty: none"});
   table.add("http_threads", &config.http_threads,
             {.unit = "threads", .min = 1, .max = 256, .doc = "threads that serve HTTP"});
   table.add("max_connections", &config.limits.max_connections,
@@ -43,11 +42,12 @@ inline void add_options(OptionTable& table, Config& config) {
              .doc = "open HTTP connections; more are answered 503"});
   table.add("max_header_bytes", &config.limits.max_header_bytes,
             {.unit = "bytes", .min = 1024, .max = 1 << 20, .doc = "an HTTP request's header"});
-  table.add("max_body_bytes", &config.limits.max_body_bytes,
-            {.unit = "bytes",
-             .min = 1024,
-             .max = 1 << 30,
-             .doc = "a request's body, but for a JSONL upload, which has no limit; a gRPC message"});
+  table.add(
+      "max_body_bytes", &config.limits.max_body_bytes,
+      {.unit = "bytes",
+       .min = 1024,
+       .max = 1 << 30,
+       .doc = "a request's body, but for a JSONL upload, which has no limit; a gRPC message"});
   table.add("header_timeout_ms", &config.limits.header_timeout_ms,
             {.unit = "ms", .min = 1, .max = 3'600'000, .doc = "for a request's header to arrive"});
   table.add("body_timeout_ms", &config.limits.body_timeout_ms,
@@ -64,7 +64,10 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add("max_top_k", &config.max_top_k,
             {.unit = "documents", .min = 1, .max = 1000, .doc = "documents a request may ask for"});
   table.add("answer_timeout_ms", &config.answer_timeout_ms,
-            {.unit = "ms", .min = 1, .max = 86'400'000, .doc = "for one answer, start to end; bound of X-Request-Timeout-Ms"});
+            {.unit = "ms",
+             .min = 1,
+             .max = 86'400'000,
+             .doc = "for one answer, start to end; bound of X-Request-Timeout-Ms"});
   table.add("upstream_timeout_ms", &config.upstream_timeout_ms,
             {.unit = "ms", .min = 1, .max = 3'600'000, .doc = "for a search or a status"});
   table.add("stop_grace_ms", &config.stop_grace_ms,

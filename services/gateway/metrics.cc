@@ -36,9 +36,9 @@ void Metrics::count_call(const std::string& method, const std::string& code) {
   std::lock_guard lock(mutex_);
   prometheus::Counter*& counter = calls_[{method, code}];
   if (counter == nullptr) {
-    counter = &metrics::counter(*registry, "ragcache_grpc_calls_total",
-                                "gRPC calls by method and code",
-                                {{"method", method}, {"code", code}});
+    counter =
+        &metrics::counter(*registry, "ragcache_grpc_calls_total", "gRPC calls by method and code",
+                          {{"method", method}, {"code", code}});
   }
   counter->Increment();
 }

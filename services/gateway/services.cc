@@ -10,10 +10,10 @@
 namespace ragcache::gateway {
 
 absl::Status unknown_model(std::string_view asked, std::string_view served) {
-  return with_details(absl::NotFoundError(str_cat("model: `", asked.substr(0, 100),
-                                                  "` does not exist; this server has `", served,
-                                                  "`")),
-                      "model", "model_not_found");
+  return with_details(
+      absl::NotFoundError(str_cat("model: `", asked.substr(0, 100),
+                                  "` does not exist; this server has `", served, "`")),
+      "model", "model_not_found");
 }
 
 Services::Services(Config config_in, ApiKeys api_keys_in, metrics::Registry registry)
@@ -41,7 +41,8 @@ absl::StatusOr<ModelInfo> Services::learn_model(std::string_view name,
   if (!status.ready()) {
     return absl::UnavailableError(str_cat("not ready: ", status.not_ready_reason()));
   }
-  return model.learn(name, {.name = status.model_name(), .context_tokens = status.context_tokens()});
+  return model.learn(name,
+                     {.name = status.model_name(), .context_tokens = status.context_tokens()});
 }
 
 }  // namespace ragcache::gateway

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-json request_body(const AskCommand& command) {
+absl::StatusOr<json> request_body(const AskCommand& command) {
   json messages = json::array();
   if (!command.system.empty()) {
     messages.push_back({{"role", "system"}, {"content", command.system}});
@@ -20,6 +20,13 @@ json request_body(const AskCommand& command) {
   json rag = {{"enabled", !command.no_rag}};
   if (command.top_k) rag["top_k"] = *command.top_k;
   if (!command.documents.empty()) rag["documents"] = command.documents;
+  if (!command.corpus.empty()) rag["corpus"] = command.corpus;
+  if (!command.filter.empty()) {
+    rag["filter"] = json::parse(command.filter, nullptr, false);
+    if (!rag["filter"].is_object()) {
+      return absl::InvalidArgumentError("--filter: must be a JSON object");
+    }
+  }
   json body = {{"model", "ragcache"},
                {"messages", std::move(messages)},
                {"stream", true},
@@ -86,8 +93,12 @@ absl::Status ask(const AskCommand& command) {
   request.method = "POST";
   request.target = "/v1/chat/completions";
   request.headers.add("Content-Type", "application/json");
+  if (!command.api_key.empty()) {
+    request.headers.add("Authorization", "Bearer " + command.api_key);
+  }
   // Bytes that are not UTF-8 would make dump() throw; the server is to judge them.
-  request.body = request_body(command).dump(-1, ' ', false, json::error_handler_t::replace);
+  RAG_ASSIGN_OR_RETURN(const json body, request_body(command));
+  request.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
 
   Answer answer;
   http::SseParser events([&](const http::SseEvent& event) -> absl::Status {

@@ -69,6 +69,8 @@ class Commands {
         "  ragcache ingest documents.jsonl\n"
         "  zcat documents.jsonl.gz | ragcache ingest -");
     command->add_option("files", ingest_.files, "JSONL files; - reads standard input")->required();
+    command->add_option("--corpus", ingest_.corpus, "add them to this corpus");
+    add_api_key(command, ingest_.api_key);
     add_common(command, ingest_.server, ingest_.json);
     command->callback([this] { run_ = [this] { return report(ingest(ingest_)); }; });
   }
@@ -79,18 +81,23 @@ class Commands {
         "Examples:\n"
         "  ragcache ask \"How do aardvarks find termites?\"\n"
         "  ragcache ask --top-k 3 --max-tokens 64 --json \"What is an abacus?\"\n"
-        "  ragcache ask --document doc-7 --document doc-2 \"What do they have in common?\"");
+        "  ragcache ask --document doc-7 --document doc-2 \"What do they have in common?\"\n"
+        "  ragcache ask --corpus wiki --filter '{\"year\": {\"gte\": 1990}}' \"What happened?\"");
     command->add_option("question", ask_.question, "the question")->required();
     command->add_option("--top-k", ask_.top_k, "documents to search for")
         ->check(CLI::PositiveNumber);
     command->add_option("--document", ask_.documents,
                         "use this document instead of searching; repeat for more, in prompt order");
+    command->add_option("--corpus", ask_.corpus, "search this corpus");
+    command->add_option("--filter", ask_.filter,
+                        "search only documents whose metadata meet this, as JSON");
     command->add_flag("--no-rag", ask_.no_rag, "answer without documents");
     command->add_option("--max-tokens", ask_.max_tokens, "longest answer")
         ->check(CLI::PositiveNumber);
     command->add_option("--temperature", ask_.temperature, "0 always takes the likeliest token");
     command->add_option("--seed", ask_.seed, "of the draws at a temperature above 0");
     command->add_option("--system", ask_.system, "system message");
+    add_api_key(command, ask_.api_key);
     add_common(command, ask_.server, ask_.json);
     command->callback([this] { run_ = [this] { return report(ask(ask_)); }; });
   }
@@ -117,6 +124,11 @@ class Commands {
     clear->add_option("--admin-key", admin_key_, "if the gateway asks for one");
     clear->callback(
         [this] { run_ = [this] { return report(cache_clear(server_, admin_key_, json_)); }; });
+  }
+
+  static void add_api_key(CLI::App* command, std::string& api_key) {
+    command->add_option("--api-key", api_key, "if the gateway asks for one")
+        ->envname("RAGCACHE_API_KEY");
   }
 
   static void add_common(CLI::App* command, std::string& server, bool& json) {

@@ -15,6 +15,8 @@ inline constexpr const char* kDefaultServer = "http://127.0.0.1:8080";
 
 struct IngestCommand {
   std::string server = kDefaultServer;
+  std::string api_key;
+  std::string corpus;
   std::vector<std::string> files;
   bool json = false;
 };
@@ -22,9 +24,12 @@ absl::Status ingest(const IngestCommand& command);
 
 struct AskCommand {
   std::string server = kDefaultServer;
+  std::string api_key;
   std::string question;
   std::optional<uint32_t> top_k;
   std::vector<std::string> documents;
+  std::string corpus;
+  std::string filter;  // as JSON
   bool no_rag = false;
   std::optional<uint32_t> max_tokens;
   double temperature = 0;

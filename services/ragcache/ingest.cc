@@ -105,6 +105,12 @@ absl::Status ingest(const IngestCommand& command) {
   http::ClientRequest request;
   request.method = "POST";
   request.target = "/v1/documents";
+  if (!command.corpus.empty()) {
+    request.target += "?corpus=" + http::percent_encode(command.corpus);
+  }
+  if (!command.api_key.empty()) {
+    request.headers.add("Authorization", "Bearer " + command.api_key);
+  }
   request.headers.add("Content-Type", "application/x-ndjson");
   request.headers.add("Accept", "application/x-ndjson");
   request.body_source = [&]() -> absl::StatusOr<std::string> {

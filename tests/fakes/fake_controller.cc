@@ -89,8 +89,23 @@ std::shared_ptr<FakeAnswer> FakeController::next_call() {
 
 pb::AnswerRequest FakeController::last_request() {
   std::lock_guard lock(mutex_);
-  RAG_CHECK(last_request_.has_value());
-  return *last_request_;
+  RAG_CHECK(!requests_.empty());
+  return requests_.back();
+}
+
+std::vector<pb::AnswerRequest> FakeController::requests() {
+  std::lock_guard lock(mutex_);
+  return requests_;
+}
+
+std::string FakeController::last_metadata(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  return last_metadata_[name];
+}
+
+int64_t FakeController::last_timeout_ms() {
+  std::lock_guard lock(mutex_);
+  return last_timeout_ms_;
 }
 
 void FakeController::set_status(pb::GetStatusResponse status) {
@@ -104,11 +119,18 @@ void FakeController::fail_status(grpc::Status failure) {
 }
 
 grpc::ServerWriteReactor<pb::AnswerResponse>* FakeController::Answer(
-    grpc::CallbackServerContext*, const pb::AnswerRequest* request) {
+    grpc::CallbackServerContext* context, const pb::AnswerRequest* request) {
   auto call = std::make_shared<FakeAnswer>(*request);
   call->keep(call);
   std::lock_guard lock(mutex_);
-  last_request_ = *request;
+  requests_.push_back(*request);
+  last_metadata_.clear();
+  for (const auto& [name, value] : context->client_metadata()) {
+    last_metadata_[{name.data(), name.size()}] = {value.data(), value.size()};
+  }
+  last_timeout_ms_ = std::chrono::duration_cast<std::chrono::milliseconds>(
+                         context->deadline() - std::chrono::system_clock::now())
+                         .count();
   if (scripted_) {
     for (const pb::AnswerResponse& response : script_) call->send(response);
     call->finish(script_end_);

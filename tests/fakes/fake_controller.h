@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,11 @@ class FakeController : public controller::v1::ControllerService::CallbackService
   std::shared_ptr<FakeAnswer> next_call();
   // The request that came last. REQUIRES: there was one.
   controller::v1::AnswerRequest last_request();
+  // Every request that came, in order.
+  std::vector<controller::v1::AnswerRequest> requests();
+  // Of the Answer call that came last: a metadata value, and the milliseconds it was given.
+  std::string last_metadata(const std::string& name);
+  int64_t last_timeout_ms();
 
   void set_status(controller::v1::GetStatusResponse status);
   void fail_status(grpc::Status failure);
@@ -81,7 +87,9 @@ class FakeController : public controller::v1::ControllerService::CallbackService
   std::vector<controller::v1::AnswerResponse> script_;
   grpc::Status script_end_;
   std::deque<std::shared_ptr<FakeAnswer>> calls_;
-  std::optional<controller::v1::AnswerRequest> last_request_;
+  std::vector<controller::v1::AnswerRequest> requests_;
+  std::map<std::string, std::string> last_metadata_;
+  int64_t last_timeout_ms_ = 0;
   controller::v1::GetStatusResponse status_;
   grpc::Status status_failure_;
 

@@ -21,6 +21,7 @@ class GatewayTest : public testing::Test {
  protected:
   void start(Config config = {}) {
     config.listen = "127.0.0.1:0";
+    config.grpc_listen = "127.0.0.1:0";
     config.controller_address = controller_.address();
     config.retrieval_address = retrieval_.address();
     registry_ = std::make_shared<prometheus::Registry>();
@@ -61,9 +62,17 @@ class GatewayTest : public testing::Test {
     }
     return response;
   }
-  static controller::v1::AnswerResponse delta(const std::string& text) {
+  static controller::v1::AnswerResponse delta(const std::string& text, uint32_t choice = 0) {
     controller::v1::AnswerResponse response;
     response.mutable_delta()->set_text(text);
+    response.mutable_delta()->set_choice(choice);
+    return response;
+  }
+  static controller::v1::AnswerResponse ended(uint32_t choice,
+                                              controller::v1::FinishReason reason) {
+    controller::v1::AnswerResponse response;
+    response.mutable_choice_ended()->set_choice(choice);
+    response.mutable_choice_ended()->set_reason(reason);
     return response;
   }
   static controller::v1::AnswerResponse completed() {

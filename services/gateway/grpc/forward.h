@@ -16,8 +16,9 @@
 #include "services/gateway/stubs.h"
 
 // Calls of clients passed on to the services behind, one reactor each, owned by itself from its
-// creation to gRPC's last callback. Everything runs on gRPC's threads and only copies and starts the
-// next operation. A message is taken from one side only when the other has taken the one before.
+// creation to gRPC's last callback. Everything runs on gRPC's threads and only copies and starts
+// the next operation. A message is taken from one side only when the other has taken the one
+// before.
 namespace ragcache::gateway {
 
 enum class Access { kClient, kAdmin };

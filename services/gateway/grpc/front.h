@@ -9,8 +9,8 @@
 
 namespace ragcache::gateway {
 
-// The gRPC server of RagService, with reflection and the standard health service, which says SERVING
-// while the controller is ready.
+// The gRPC server of RagService, with reflection and the standard health service, which says
+// SERVING while the controller is ready.
 class GrpcFront {
  public:
   // Listens on services.config.grpc_listen. `services` outlive the front.

@@ -158,8 +158,7 @@ absl::Status check_embed(const rpb::EmbedRequest& request) {
 absl::Status check_list(rpb::ListDocumentsRequest& request) {
   if (request.limit() == 0) request.set_limit(kDefaultPage);
   if (request.limit() > kMaxPage) {
-    return invalid_field("limit",
-                         str_cat("must be 1 to ", kMaxPage, ", not ", request.limit()));
+    return invalid_field("limit", str_cat("must be 1 to ", kMaxPage, ", not ", request.limit()));
   }
   if (!request.after_id().empty()) {
     RAG_RETURN_IF_ERROR(check_document_id("after_id", request.after_id()));
@@ -293,9 +292,8 @@ grpc::ServerUnaryReactor* RagService::ClearCache(Context* context,
                                                  cpb::ClearCacheResponse* response) {
   Inbound inbound(services_, context, "ClearCache", Access::kAdmin);
   ControllerAsync* stub = services_.stubs->controller->async();
-  return forward(std::move(inbound), absl::OkStatus(), stub, &ControllerAsync::ClearCache,
-                 *request, response,
-                 [](cpb::ClearCacheResponse& from, cpb::ClearCacheResponse& to) {
+  return forward(std::move(inbound), absl::OkStatus(), stub, &ControllerAsync::ClearCache, *request,
+                 response, [](cpb::ClearCacheResponse& from, cpb::ClearCacheResponse& to) {
                    to.Swap(&from);
                    return absl::OkStatus();
                  });

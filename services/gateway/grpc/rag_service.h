@@ -48,8 +48,7 @@ class RagService final : public v1::RagService::CallbackService {
   grpc::ServerUnaryReactor* GetStatus(Context* context,
                                       const controller::v1::GetStatusRequest* request,
                                       controller::v1::GetStatusResponse* response) override;
-  grpc::ServerUnaryReactor* GetCacheStats(Context* context,
-                                          const v1::GetCacheStatsRequest* request,
+  grpc::ServerUnaryReactor* GetCacheStats(Context* context, const v1::GetCacheStatsRequest* request,
                                           v1::GetCacheStatsResponse* response) override;
   grpc::ServerUnaryReactor* ClearCache(Context* context,
                                        const controller::v1::ClearCacheRequest* request,

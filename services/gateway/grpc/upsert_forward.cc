@@ -50,8 +50,8 @@ absl::Status UpsertForward::check() {
     return status;
   }
   for (int i = 0; i < request_.items_size(); ++i) {
-    absl::Status status = check_document("", request_.items(i),
-                                         inbound_.services().config.max_document_bytes);
+    absl::Status status =
+        check_document("", request_.items(i), inbound_.services().config.max_document_bytes);
     if (status.ok()) continue;
     request_.mutable_items()->DeleteSubrange(i, request_.items_size() - i);
     return with_prefix(status, str_cat("document ", taken_ + i, " of this call: "));

@@ -6,11 +6,10 @@
 
 namespace ragcache::gateway {
 
-// RagService.UpsertDocuments: two pumps. Documents go up message by message, checked; those before a
-// bad one still go, and the call then fails naming it. Acknowledgements come down.
-class UpsertForward final
-    : public grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
-                                     retrieval::v1::UpsertDocumentsResponse> {
+// RagService.UpsertDocuments: two pumps. Documents go up message by message, checked; those before
+// a bad one still go, and the call then fails naming it. Acknowledgements come down.
+class UpsertForward final : public grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
+                                                           retrieval::v1::UpsertDocumentsResponse> {
  public:
   // Owned by itself.
   explicit UpsertForward(Inbound inbound);
@@ -43,7 +42,7 @@ class UpsertForward final
   retrieval::v1::UpsertDocumentsResponse response_;
   uint64_t taken_ = 0;  // documents of earlier messages
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;      // guards what follows
   absl::Status failure_;  // of a document
   bool writing_ = false;  // to the service
   bool up_ended_ = false;

@@ -117,8 +117,7 @@ absl::StatusOr<StreamOptions> parse_stream(const Fields& fields) {
   if (!options.stream) {
     return invalid_field("stream_options", "is only allowed with stream = true");
   }
-  RAG_ASSIGN_OR_RETURN(const Fields inner,
-                       Fields::of(*value, "stream_options.", "stream_options"));
+  RAG_ASSIGN_OR_RETURN(const Fields inner, Fields::of(*value, "stream_options.", "stream_options"));
   RAG_ASSIGN_OR_RETURN(const auto usage, inner.boolean("include_usage"));
   options.include_usage = usage.value_or(false);
   inner.ignore({"include_obfuscation"});
@@ -344,8 +343,7 @@ absl::StatusOr<CompletionBody> parse_completion(const json& body) {
   RAG_RETURN_IF_ERROR(parse_segments(fields, *common.mutable_prompt()));
   RAG_ASSIGN_OR_RETURN(completion.stream, parse_stream(fields));
   RAG_RETURN_IF_ERROR(parse_generation(fields, options));
-  RAG_RETURN_IF_ERROR(
-      refuse_unsupported_completion(fields, options.has_n() ? options.n() : 1));
+  RAG_RETURN_IF_ERROR(refuse_unsupported_completion(fields, options.has_n() ? options.n() : 1));
   RAG_ASSIGN_OR_RETURN(const auto logprobs, fields.integer("logprobs", 0, kMaxCompletionLogprobs));
   options.set_logprobs(logprobs.has_value());
   options.set_top_logprobs(logprobs.value_or(0));

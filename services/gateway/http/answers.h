@@ -11,8 +11,8 @@
 
 namespace ragcache::gateway {
 
-// Asks the controller every request and answers the client, whole or as server-sent events. Choice i
-// of request r has index r * n + i. What comes before the first text is held back: until then an
+// Asks the controller every request and answers the client, whole or as server-sent events. Choice
+// i of request r has index r * n + i. What comes before the first text is held back: until then an
 // error has its own HTTP status, which is returned; later it is an event of the stream.
 boost::asio::awaitable<absl::Status> answer(Call& call,
                                             std::vector<controller::v1::AnswerRequest> requests,

@@ -13,20 +13,19 @@ namespace cpb = controller::v1;
 using boost::asio::awaitable;
 
 template <typename Request, typename Response>
-Answer<Response> call_controller(Call& call,
-                                 UnaryMethod<ControllerAsync, Request, Response> method,
+Answer<Response> call_controller(Call& call, UnaryMethod<ControllerAsync, Request, Response> method,
                                  Request request) {
-  return call_unary<ControllerAsync, Request, Response>(
-      call, call.config().upstream_timeout_ms, call.services.stubs->controller->async(), method,
-      std::move(request));
+  return call_unary<ControllerAsync, Request, Response>(call, call.config().upstream_timeout_ms,
+                                                        call.services.stubs->controller->async(),
+                                                        method, std::move(request));
 }
 
 template <typename Request, typename Response>
 Answer<Response> call_retrieval(Call& call, UnaryMethod<RetrievalAsync, Request, Response> method,
                                 Request request) {
-  return call_unary<RetrievalAsync, Request, Response>(
-      call, call.config().upstream_timeout_ms, call.services.stubs->retrieval->async(), method,
-      std::move(request));
+  return call_unary<RetrievalAsync, Request, Response>(call, call.config().upstream_timeout_ms,
+                                                       call.services.stubs->retrieval->async(),
+                                                       method, std::move(request));
 }
 
 }  // namespace
@@ -117,12 +116,11 @@ AnswerStreams::AnswerStreams(Call& call, std::vector<cpb::AnswerRequest> request
     : state_(std::make_unique<State>()) {
   state_->changed = std::make_shared<http::Event>(call.exchange.executor());
   for (cpb::AnswerRequest& request : requests) {
-    state_->streams.emplace_back(call, call.config().answer_timeout_ms, state_->changed,
-                                 std::move(request),
-                                 [&call](auto* context, auto* wanted, auto* reactor) {
-                                   call.services.stubs->controller->async()->Answer(
-                                       context, wanted, reactor);
-                                 });
+    state_->streams.emplace_back(
+        call, call.config().answer_timeout_ms, state_->changed, std::move(request),
+        [&call](auto* context, auto* wanted, auto* reactor) {
+          call.services.stubs->controller->async()->Answer(context, wanted, reactor);
+        });
   }
 }
 

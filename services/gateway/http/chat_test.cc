@@ -1,5 +1,3 @@
-#include "services/gateway/chat.h"
-
 #include <future>
 #include <random>
 
@@ -112,9 +110,11 @@ TEST_F(ChatTest, PassesEveryParameterOn) {
   controller_.script(answer());
   const json request = json::parse(R"({
     "model": "fake-model", "temperature": 0.5, "top_p": 0.75, "seed": -3, "max_tokens": 17,
-    "stop": ["a", "b"], "user": "someone", "store": false, "tools": [], "n": 1,
-    "response_format": {"type": "text"}, "frequency_penalty": 0.0,
-    "rag": {"top_k": 3, "documents": ["z", "y", "z"]},
+    "stop": ["a", "b"], "user": "someone", "store": false, "tools": [], "n": 2,
+    "response_format": {"type": "text"}, "frequency_penalty": -0.5, "presence_penalty": 0.25,
+    "repetition_penalty": 1.5, "min_p": 0.125, "top_k": 40, "logit_bias": {"50256": -100, "7": 2.5},
+    "stop_token_ids": [2, 11], "ignore_eos": true, "logprobs": true, "top_logprobs": 4,
+    "rag": {"top_k": 3, "corpus": "wiki", "documents": ["z", "y", "z"]},
     "messages": [{"role": "developer", "content": "be brief"},
                  {"role": "user", "content": [{"type": "text", "text": "one"},
                                               {"type": "text", "text": "two"}]},
@@ -134,6 +134,21 @@ TEST_F(ChatTest, PassesEveryParameterOn) {
   EXPECT_FLOAT_EQ(got.sampling().temperature(), 0.5f);
   EXPECT_FLOAT_EQ(got.sampling().top_p(), 0.75f);
   EXPECT_EQ(got.sampling().seed(), static_cast<uint64_t>(-3));
+  EXPECT_FLOAT_EQ(got.sampling().frequency_penalty(), -0.5f);
+  EXPECT_FLOAT_EQ(got.sampling().presence_penalty(), 0.25f);
+  EXPECT_FLOAT_EQ(got.sampling().repetition_penalty(), 1.5f);
+  EXPECT_FLOAT_EQ(got.sampling().min_p(), 0.125f);
+  EXPECT_EQ(got.sampling().top_k(), 40u);
+  ASSERT_EQ(got.sampling().logit_bias_size(), 2);
+  EXPECT_EQ(got.sampling().logit_bias(0).token(), 50256u);
+  EXPECT_FLOAT_EQ(got.sampling().logit_bias(1).bias(), 2.5f);
+  EXPECT_THAT(got.stop_token_ids(), testing::ElementsAre(2, 11));
+  EXPECT_TRUE(got.ignore_eos());
+  EXPECT_TRUE(got.logprobs());
+  EXPECT_EQ(got.top_logprobs(), 4u);
+  EXPECT_EQ(got.n(), 2u);
+  EXPECT_EQ(got.tenant(), "default");
+  EXPECT_EQ(got.retrieval().corpus(), "wiki");
   EXPECT_EQ(got.max_tokens(), 17u);
   EXPECT_THAT(got.stop(), testing::ElementsAre("a", "b"));
   EXPECT_TRUE(got.retrieval().enabled());
@@ -149,6 +164,10 @@ TEST_F(ChatTest, FillsInDefaults) {
   EXPECT_EQ(first.retrieval().top_k(), 7u);
   EXPECT_FLOAT_EQ(first.sampling().temperature(), 1.0f);
   EXPECT_FLOAT_EQ(first.sampling().top_p(), 1.0f);
+  EXPECT_FLOAT_EQ(first.sampling().repetition_penalty(), 1.0f);
+  EXPECT_EQ(first.n(), 1u);
+  EXPECT_EQ(first.max_tokens(), 0u);
+  EXPECT_FALSE(first.retrieval().has_filter());
   ASSERT_EQ(chat(chat_body()).status, 200u);
   EXPECT_NE(first.sampling().seed(), controller_.last_request().sampling().seed());
 }
@@ -329,7 +348,7 @@ TEST_F(ChatTest, WantsJson) {
   EXPECT_EQ(send("POST", "/v1/chat/completions", body, "text/plain").status, 415u);
   EXPECT_EQ(send("POST", "/v1/chat/completions", body, "").status, 415u);
   EXPECT_EQ(
-      send("POST", "/v1/chat/completions", body, "application/json", {{"Content-Encoding", "gzip"}})
+      send("POST", "/v1/chat/completions", body, "application/json", {{"Content-Encoding", "br"}})
           .status,
       415u);
 }

@@ -86,9 +86,8 @@ awaitable<absl::Status> handle_get_corpus(Call& call) {
   absl::StatusOr<pb::ListCorporaResponse> listed = co_await backend::list_corpora(call);
   if (!listed.ok()) co_return listed.status();
   const auto& corpora = listed->corpora();
-  const auto found = std::find_if(corpora.begin(), corpora.end(), [&](const pb::Corpus& corpus) {
-    return corpus.name() == *name;
-  });
+  const auto found = std::find_if(corpora.begin(), corpora.end(),
+                                  [&](const pb::Corpus& corpus) { return corpus.name() == *name; });
   if (found == corpora.end()) {
     co_return absl::NotFoundError(str_cat("corpus ", *name, " does not exist"));
   }

@@ -41,7 +41,9 @@ absl::Status DocumentLines::feed(std::string_view bytes, std::vector<ParsedDocum
   return absl::OkStatus();
 }
 
-absl::Status DocumentLines::finish(std::vector<ParsedDocument>& documents) { return end_line(documents); }
+absl::Status DocumentLines::finish(std::vector<ParsedDocument>& documents) {
+  return end_line(documents);
+}
 
 absl::Status DocumentLines::end_line(std::vector<ParsedDocument>& documents) {
   const std::string text = std::move(pending_);

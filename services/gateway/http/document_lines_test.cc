@@ -1,4 +1,4 @@
-#include "services/gateway/document_parser.h"
+#include "services/gateway/http/document_lines.h"
 
 #include <gtest/gtest.h>
 
@@ -11,23 +11,23 @@ TEST(DocumentLines, FindsTheSameDocumentsHoweverTheBodyIsCut) {
       "{\"id\":\"c\",\"title\":\"t\",\"text\":\"three\"}";
   for (size_t piece = 1; piece <= body.size(); ++piece) {
     DocumentLines lines(1000);
-    std::vector<DocumentItem> items;
+    std::vector<ParsedDocument> items;
     for (size_t at = 0; at < body.size(); at += piece) {
       ASSERT_TRUE(lines.feed(std::string_view(body).substr(at, piece), items).ok());
     }
     ASSERT_TRUE(lines.finish(items).ok());
     ASSERT_EQ(items.size(), 3u) << "pieces of " << piece;
-    EXPECT_EQ(items[0].text(), "one");
-    EXPECT_EQ(items[1].id(), "\u00e9");
-    EXPECT_EQ(items[1].text(), "two\nlines");
-    EXPECT_EQ(items[2].title(), "t");
+    EXPECT_EQ(items[0].item.text(), "one");
+    EXPECT_EQ(items[1].item.id(), "\u00e9");
+    EXPECT_EQ(items[1].item.text(), "two\nlines");
+    EXPECT_EQ(items[2].item.title(), "t");
     EXPECT_EQ(lines.line(), 5u);
   }
 }
 
 TEST(DocumentLines, HoldsNoMoreThanOneLine) {
   DocumentLines lines(100);
-  std::vector<DocumentItem> items;
+  std::vector<ParsedDocument> items;
   absl::Status status;
   for (int i = 0; i < 20 && status.ok(); ++i) status = lines.feed("0123456789", items);
   EXPECT_EQ(status.message(), "line 1: is longer than 100 bytes");

@@ -62,8 +62,8 @@ absl::StatusOr<pb::DeleteDocumentsRequest> parse_delete(const nlohmann::json& bo
   for (size_t i = 0; i < ids->size(); ++i) {
     const nlohmann::json& id = (*ids)[i];
     if (!id.is_string()) {
-      return invalid_field(str_cat("ids[", i, "]"),
-                           str_cat("must be a string, not ", kind_of(id)), "invalid_type");
+      return invalid_field(str_cat("ids[", i, "]"), str_cat("must be a string, not ", kind_of(id)),
+                           "invalid_type");
     }
     request.add_ids(id.get_ref<const std::string&>());
   }

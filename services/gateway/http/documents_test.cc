@@ -1,5 +1,3 @@
-#include "services/gateway/documents.h"
-
 #include <condition_variable>
 #include <mutex>
 
@@ -31,7 +29,7 @@ TEST_F(DocumentsTest, TakesLinesAndKeepsEveryOne) {
   for (int i = 0; i < 1000; ++i) lines += line_of(str_cat("d", i)) + (i % 7 == 0 ? "\r\n" : "");
   const http::Response response = upload(lines);
   EXPECT_EQ(response.status, 200u);
-  EXPECT_EQ(json_of(response), (json{{"accepted", 1000}, {"tokens", 9000}}));
+  EXPECT_EQ(json_of(response), (json{{"accepted", 1000}, {"tokens", 9000}, {"pieces", 1000}}));
   EXPECT_EQ(retrieval_.stored(), 1000u);
   EXPECT_GT(retrieval_.largest_batch(), 1u);
   EXPECT_LE(retrieval_.largest_batch(), 64u);
@@ -67,7 +65,7 @@ TEST_F(DocumentsTest, TellsProgressAsItIsAcknowledged) {
         return absl::OkStatus();
       });
   ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_THAT(answer, EndsWith("{\"accepted\":2,\"tokens\":18,\"done\":true}\n"));
+  EXPECT_THAT(answer, EndsWith("{\"accepted\":2,\"tokens\":18,\"pieces\":2,\"done\":true}\n"));
   EXPECT_THAT(answer, StartsWith("{\"accepted\":"));
   EXPECT_GE(std::count(answer.begin(), answer.end(), '\n'), 2);
 }
@@ -83,7 +81,7 @@ TEST_F(DocumentsTest, NamesTheBadLineAndKeepsWhatCameBefore) {
       {R"({"id":"x","text":""})", "line 3: text: must be 1 to 2000 bytes long, not 0"},
       {R"({"id":"x","text":"y","lang":"en"})", "line 3: lang: unknown parameter"},
       {R"(["x"])", "line 3: document: must be an object, not an array"},
-      {"{\"id\":\"x\",\"text\":\"\xff\"}", "line 3: the body is not valid JSON"},
+      {"{\"id\":\"x\",\"text\":\"\xff\"}", "line 3: text: must be UTF-8: see byte 18"},
       {json{{"id", "x"}, {"text", std::string(3000, 'y')}}.dump(),
        "line 3: is longer than 2000 bytes"},
   };
@@ -198,20 +196,94 @@ TEST_F(DocumentsTest, GetsAndDeletesByAnyId) {
   EXPECT_EQ(send("DELETE", path).status, 404u);
 }
 
-TEST_F(DocumentsTest, Searches) {
+TEST_F(DocumentsTest, TheLaterOfTwoDocumentsOfOneIdWins) {
+  start();
+  EXPECT_EQ(
+      json_of(upload(line_of("a", "first") + line_of("b") + line_of("a", "second")))["accepted"],
+      3);
+  EXPECT_EQ(json_of(send("GET", "/v1/documents/a"))["text"], "second");
+}
+
+TEST_F(DocumentsTest, KeepsMetadata) {
+  start();
+  const json metadata = {{"lang", "en"}, {"year", 1999}, {"open", true}, {"tags", {"x", "y"}}};
+  json document = json::parse(line_of("a"));
+  document["metadata"] = metadata;
+  ASSERT_EQ(send("POST", "/v1/documents", document.dump()).status, 200u);
+  EXPECT_EQ(json_of(send("GET", "/v1/documents/a"))["metadata"], metadata);
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("x")", "metadata: must be an object, not a string"},
+      {R"({"": 1})", "metadata: a field's name must be 1 to 256 bytes long"},
+      {R"({"a": null})", "metadata.a: must be a string, a number, a boolean, or a list of these"},
+      {R"({"a": {"b": 1}})", "metadata.a: must be a string, a number, a boolean, or a list"},
+      {R"({"a": [1, [2]]})", "metadata.a[1]: must be a string, a number, a boolean, or a list"},
+  };
+  for (const auto& [bad, message] : cases) {
+    document["metadata"] = json::parse(bad);
+    EXPECT_THAT(send("POST", "/v1/documents", document.dump()).body, HasSubstr(message)) << bad;
+  }
+  json many = json::object();
+  for (int i = 0; i < 65; ++i) many[str_cat("f", i)] = i;
+  document["metadata"] = many;
+  EXPECT_THAT(send("POST", "/v1/documents", document.dump()).body,
+              HasSubstr("metadata: must hold at most 64 fields, not 65"));
+}
+
+TEST_F(DocumentsTest, PutsOneDocument) {
+  start();
+  EXPECT_EQ(json_of(send("PUT", "/v1/documents/a%2Fb", R"({"title": "T", "text": "four"})")),
+            (json{{"id", "a/b"}, {"object", "document"}, {"tokens", 4}, {"pieces", 1}}));
+  EXPECT_EQ(json_of(send("GET", "/v1/documents/a%2Fb"))["title"], "T");
+  EXPECT_EQ(send("PUT", "/v1/documents/a", R"({"id": "a", "text": "x"})").status, 200u);
+  EXPECT_THAT(send("PUT", "/v1/documents/a", R"({"id": "b", "text": "x"})").body,
+              HasSubstr("id: differs from the path's"));
+  EXPECT_THAT(send("PUT", "/v1/documents/a", "[1]").body, HasSubstr("must be an object"));
+  EXPECT_THAT(send("PUT", "/v1/documents/a", "{}").body, HasSubstr("text: is required"));
+}
+
+TEST_F(DocumentsTest, DeletesManyAtOnce) {
   start();
   upload(line_of("a") + line_of("b") + line_of("c"));
-  const http::Response response = send("POST", "/v1/search", R"({"query":"x","top_k":2})");
-  EXPECT_EQ(json_of(response), json::parse(R"({
-    "documents": [{"id":"a","title":"T a","text":"some text","score":1.0,"rank":1},
-                  {"id":"b","title":"T b","text":"some text","score":0.5,"rank":2}],
-    "timings": {"embed_ms": 1.5, "search_ms": 0.25}})"));
-  EXPECT_THAT(send("POST", "/v1/search", R"({"query":""})").body,
-              HasSubstr("query: must be 1 to 32768 bytes long"));
-  EXPECT_THAT(send("POST", "/v1/search", R"({"query":"x","top_k":101})").body,
-              HasSubstr("top_k: must be 1 to 100, not 101"));
-  retrieval_.fail_searches(grpc::Status(grpc::StatusCode::UNAVAILABLE, "index is loading"));
-  EXPECT_EQ(send("POST", "/v1/search", R"({"query":"x"})").status, 503u);
+  EXPECT_EQ(json_of(send("POST", "/v1/documents/delete", R"({"ids": ["a", "c", "nowhere"]})")),
+            (json{{"object", "list"}, {"deleted", 2}}));
+  EXPECT_EQ(retrieval_.stored(), 1u);
+  for (const char* bad : {R"({})", R"({"ids": []})", R"({"ids": "a"})", R"({"ids": [1]})",
+                          R"({"ids": [""]})", R"({"ids": ["a"], "x": 1})"}) {
+    EXPECT_EQ(send("POST", "/v1/documents/delete", bad).status, 400u) << bad;
+  }
+}
+
+TEST_F(DocumentsTest, KeepsCorporaApart) {
+  start();
+  ASSERT_EQ(send("PUT", "/v1/corpora/other", "", "").status, 200u);
+  upload(line_of("a", "default's"));
+  // A line's own corpus goes before the upload's.
+  const json counts =
+      json_of(upload(line_of("a", "other's") + R"({"id": "b", "text": "x", "corpus": "default"})" +
+                         "\n" + line_of("c"),
+                     "?corpus=other"));
+  EXPECT_EQ(counts["accepted"], 3);
+  EXPECT_EQ(json_of(send("GET", "/v1/documents/a"))["text"], "default's");
+  EXPECT_EQ(json_of(send("GET", "/v1/documents/a?corpus=other"))["text"], "other's");
+  EXPECT_EQ(json_of(send("GET", "/v1/documents?corpus=other"))["total"], 2);
+  EXPECT_EQ(json_of(send("GET", "/v1/documents"))["total"], 2);
+  EXPECT_EQ(send("DELETE", "/v1/documents/b?corpus=other").status, 404u);
+  EXPECT_EQ(send("DELETE", "/v1/documents/c?corpus=other").status, 200u);
+  EXPECT_EQ(upload(line_of("x"), "?corpus=nowhere").status, 404u);
+  for (const char* bad : {"?corpus=", "?corpus=UPPER", "?corpus=a%2Fb"}) {
+    EXPECT_EQ(upload(line_of("x"), bad).status, 400u) << bad;
+  }
+}
+
+TEST_F(DocumentsTest, ShowsWhatAPieceWasCutFrom) {
+  start();
+  controller::v1::AnswerResponse found = retrieved();
+  found.mutable_retrieved()->mutable_documents(0)->set_source_id("long");
+  controller_.script({found, completed()});
+  const json documents =
+      json_of(send("POST", "/v1/chat/completions", chat_body().dump()))["documents"];
+  EXPECT_EQ(documents[0]["source_id"], "long");
+  EXPECT_FALSE(documents[1].contains("source_id"));
 }
 
 }  // namespace

@@ -144,10 +144,9 @@ awaitable<absl::Status> handle_search(Call& call) {
         co_await backend::find_embedder(call, std::string(kModelAlias));
     if (!embedder.ok()) co_return embedder.status();
     if (static_cast<uint32_t>(request->embedding_size()) != embedder->dimension) {
-      co_return invalid_field("embedding",
-                              str_cat("must hold ", embedder->dimension,
-                                      " numbers, the index's dimension, not ",
-                                      request->embedding_size()));
+      co_return invalid_field(
+          "embedding", str_cat("must hold ", embedder->dimension,
+                               " numbers, the index's dimension, not ", request->embedding_size()));
     }
   }
   absl::StatusOr<pb::SearchResponse> found = co_await backend::search(call, *std::move(request));
@@ -177,8 +176,7 @@ awaitable<absl::Status> handle_embeddings(Call& call) {
       *request.add_texts() = std::move(texts[i]);
     }
     const int asked = request.texts_size();
-    absl::StatusOr<pb::EmbedResponse> embedded =
-        co_await backend::embed(call, std::move(request));
+    absl::StatusOr<pb::EmbedResponse> embedded = co_await backend::embed(call, std::move(request));
     if (!embedded.ok()) co_return embedded.status();
     if (embedded->embeddings_size() != asked) {
       co_return absl::InternalError("retrieval gave another number of embeddings");

@@ -1,5 +1,3 @@
-#include "services/gateway/status_handlers.h"
-
 #include "tests/fakes/gateway_fixture.h"
 
 namespace ragcache::gateway {
@@ -89,8 +87,12 @@ TEST_F(StatusHandlersTest, RefusesABadConfiguration) {
   EXPECT_THAT(start_with({.listen = "nonsense"}).ToString(), HasSubstr("listen: "));
   EXPECT_THAT(start_with({.listen = "127.0.0.1:0", .default_top_k = 9, .max_top_k = 8}).ToString(),
               HasSubstr("default_top_k: 9 is above max_top_k, 8"));
+  EXPECT_THAT(start_with({.listen = "127.0.0.1:0", .api_keys_file = "/nowhere"}).ToString(),
+              HasSubstr("api_keys_file: cannot read /nowhere"));
   start();
   EXPECT_THAT(start_with({.listen = app_->address()}).ToString(), HasSubstr("port in use"));
+  EXPECT_THAT(start_with({.listen = "127.0.0.1:0", .grpc_listen = app_->grpc_address()}).ToString(),
+              HasSubstr("in use"));
 }
 
 }  // namespace

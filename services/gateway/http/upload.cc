@@ -34,15 +34,14 @@ void add(pb::UpsertDocumentsResponse& sum, const pb::UpsertDocumentsResponse& mo
 }
 
 OutJson counts_json(const pb::UpsertDocumentsResponse& counts) {
-  return {{"accepted", counts.accepted()},
-          {"tokens", counts.tokens()},
-          {"pieces", counts.pieces()}};
+  return {
+      {"accepted", counts.accepted()}, {"tokens", counts.tokens()}, {"pieces", counts.pieces()}};
 }
 
 // One upload. At any time it holds one piece of the body, one line and two batches (one of them on
 // its way to retrieval): the client is read no faster than retrieval takes. Documents go out in the
-// order they came in; where the next one is of another corpus, retrieval's call is ended and another
-// one begun.
+// order they came in; where the next one is of another corpus, retrieval's call is ended and
+// another one begun.
 class Upload {
  public:
   Upload(Call& call, std::string corpus, bool progress)
@@ -202,8 +201,8 @@ awaitable<absl::Status> handle_upload(Call& call) {
     value = counts_json(counts);
     if (progress) value["done"] = true;
   } else {
-    status = with_suffix(
-        status, str_cat(" (", counts.accepted(), " documents before it were accepted)"));
+    status = with_suffix(status,
+                         str_cat(" (", counts.accepted(), " documents before it were accepted)"));
     value["error"] = error_json(status);
     value["accepted"] = counts.accepted();
   }
@@ -241,10 +240,8 @@ awaitable<absl::Status> handle_put_document(Call& call) {
   if (status.ok()) status = std::move(sent);
   if (!status.ok()) co_return status;
   const pb::UpsertDocumentsResponse counts = upload.counts();
-  OutJson value = {{"id", id},
-                   {"object", "document"},
-                   {"tokens", counts.tokens()},
-                   {"pieces", counts.pieces()}};
+  OutJson value = {
+      {"id", id}, {"object", "document"}, {"tokens", counts.tokens()}, {"pieces", counts.pieces()}};
   co_return co_await respond_json(call, std::move(value));
 }
 

@@ -170,8 +170,7 @@ absl::StatusOr<pb::AnswerRequest> to_answer(v1::ChatRequest request, const RagLi
   *answer.mutable_messages() = std::move(*request.mutable_messages());
   RAG_RETURN_IF_ERROR(check_messages(answer));
   RAG_RETURN_IF_ERROR(fill_generation(*request.mutable_generation(), answer));
-  RAG_RETURN_IF_ERROR(
-      fill_retrieval(*request.mutable_rag(), limits, *answer.mutable_retrieval()));
+  RAG_RETURN_IF_ERROR(fill_retrieval(*request.mutable_rag(), limits, *answer.mutable_retrieval()));
   return answer;
 }
 
@@ -193,9 +192,8 @@ absl::StatusOr<pb::AnswerRequest> to_answer(v1::CompleteRequest request) {
 
 absl::Status check_max_tokens(const pb::AnswerRequest& answer, uint32_t context_tokens) {
   if (answer.max_tokens() <= context_tokens) return absl::OkStatus();
-  return invalid_field("max_tokens",
-                       str_cat("must be 1 to ", context_tokens, ", the model's context, not ",
-                               answer.max_tokens()));
+  return invalid_field("max_tokens", str_cat("must be 1 to ", context_tokens,
+                                             ", the model's context, not ", answer.max_tokens()));
 }
 
 }  // namespace ragcache::gateway

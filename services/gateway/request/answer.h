@@ -22,7 +22,6 @@ absl::StatusOr<controller::v1::AnswerRequest> to_answer(v1::ChatRequest request,
 absl::StatusOr<controller::v1::AnswerRequest> to_answer(v1::CompleteRequest request);
 
 // INVALID_ARGUMENT if the answer may be longer than the model's context.
-absl::Status check_max_tokens(const controller::v1::AnswerRequest& answer,
-                              uint32_t context_tokens);
+absl::Status check_max_tokens(const controller::v1::AnswerRequest& answer, uint32_t context_tokens);
 
 }  // namespace ragcache::gateway

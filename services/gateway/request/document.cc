@@ -27,8 +27,9 @@ absl::Status check_utf8(std::string_view name, std::string_view text) {
 absl::Status check_metadata_value(const std::string& name, const json& value) {
   if (value.is_boolean() || value.is_number()) return absl::OkStatus();
   if (!value.is_string()) {
-    return invalid_field(name, str_cat("must be a string, a number, a boolean, or a list of these, ",
-                                       "not ", kind_of(value)),
+    return invalid_field(name,
+                         str_cat("must be a string, a number, a boolean, or a list of these, ",
+                                 "not ", kind_of(value)),
                          "invalid_type");
   }
   return check_bytes(name, value.get_ref<const std::string&>(), 0, kMaxFieldTextBytes);
@@ -80,16 +81,16 @@ absl::Status check_corpus_settings(const retrieval::v1::Corpus& corpus) {
     return invalid_field("cache_scope", "must be tenant or shared");
   }
   if (corpus.chunk_tokens() > kMaxChunkTokens) {
-    return invalid_field("chunk_tokens", str_cat("must be 0 to ", kMaxChunkTokens, ", not ",
-                                                 corpus.chunk_tokens()));
+    return invalid_field(
+        "chunk_tokens", str_cat("must be 0 to ", kMaxChunkTokens, ", not ", corpus.chunk_tokens()));
   }
   if (corpus.chunk_overlap_tokens() > kMaxChunkTokens) {
     return invalid_field("chunk_overlap_tokens", str_cat("must be 0 to ", kMaxChunkTokens, ", not ",
                                                          corpus.chunk_overlap_tokens()));
   }
   if (corpus.chunk_tokens() > 0 && corpus.chunk_overlap_tokens() >= corpus.chunk_tokens()) {
-    return invalid_field("chunk_overlap_tokens", str_cat("must be below chunk_tokens, ",
-                                                         corpus.chunk_tokens()));
+    return invalid_field("chunk_overlap_tokens",
+                         str_cat("must be below chunk_tokens, ", corpus.chunk_tokens()));
   }
   return absl::OkStatus();
 }
@@ -100,8 +101,8 @@ absl::Status check_metadata(const std::string& name, const json& metadata) {
                          "invalid_type");
   }
   if (metadata.size() > kMaxMetadataFields) {
-    return invalid_field(name, str_cat("must hold at most ", kMaxMetadataFields, " fields, not ",
-                                       metadata.size()));
+    return invalid_field(
+        name, str_cat("must hold at most ", kMaxMetadataFields, " fields, not ", metadata.size()));
   }
   for (const auto& [key, value] : metadata.items()) {
     if (key.empty() || key.size() > kMaxFieldNameBytes || has_control_characters(key)) {

@@ -17,9 +17,8 @@ std::optional<std::string> payload(const absl::Status& status, const char* name)
 
 absl::Status with_message(const absl::Status& status, const std::string& message) {
   absl::Status told(status.code(), message);
-  status.ForEachPayload([&](absl::string_view name, const absl::Cord& value) {
-    told.SetPayload(name, value);
-  });
+  status.ForEachPayload(
+      [&](absl::string_view name, const absl::Cord& value) { told.SetPayload(name, value); });
   return told;
 }
 

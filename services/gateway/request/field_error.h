@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 
-// What is wrong with a request, as a Status: the message names field and bound; OpenAI's `param` and
-// `code` travel as payloads.
+// What is wrong with a request, as a Status: the message names field and bound; OpenAI's `param`
+// and `code` travel as payloads.
 namespace ragcache::gateway {
 
 // INVALID_ARGUMENT about one parameter; `message` names the bound. `code` as OpenAI's.

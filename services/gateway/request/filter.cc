@@ -22,14 +22,10 @@ constexpr struct {
   Filter::Operator op;
   bool takes_list;
 } kOperators[] = {
-    {"eq", Filter::OPERATOR_IN, false},
-    {"ne", Filter::OPERATOR_NOT_IN, false},
-    {"in", Filter::OPERATOR_IN, true},
-    {"nin", Filter::OPERATOR_NOT_IN, true},
-    {"lt", Filter::OPERATOR_LESS, false},
-    {"lte", Filter::OPERATOR_LESS_OR_EQUAL, false},
-    {"gt", Filter::OPERATOR_GREATER, false},
-    {"gte", Filter::OPERATOR_GREATER_OR_EQUAL, false},
+    {"eq", Filter::OPERATOR_IN, false},         {"ne", Filter::OPERATOR_NOT_IN, false},
+    {"in", Filter::OPERATOR_IN, true},          {"nin", Filter::OPERATOR_NOT_IN, true},
+    {"lt", Filter::OPERATOR_LESS, false},       {"lte", Filter::OPERATOR_LESS_OR_EQUAL, false},
+    {"gt", Filter::OPERATOR_GREATER, false},    {"gte", Filter::OPERATOR_GREATER_OR_EQUAL, false},
     {"exists", Filter::OPERATOR_EXISTS, false},
 };
 
@@ -165,8 +161,7 @@ absl::Status check_search(retrieval::v1::SearchRequest& request, uint32_t defaul
   }
   if (request.top_k() == 0) request.set_top_k(default_top_k);
   if (request.top_k() > max_top_k) {
-    return invalid_field("top_k",
-                         str_cat("must be 1 to ", max_top_k, ", not ", request.top_k()));
+    return invalid_field("top_k", str_cat("must be 1 to ", max_top_k, ", not ", request.top_k()));
   }
   RAG_RETURN_IF_ERROR(check_corpus("corpus", request.corpus()));
   return check_filter("filter", request.filter());
