@@ -145,7 +145,7 @@ grpc::ServerUnaryReactor* Service::GetInfo(grpc::CallbackServerContext* context,
   response->set_index_kind(std::string(corpora_.find(kDefaultCorpus).value()->index_kind()));
   response->set_dimension(embedder_.dimension());
   response->set_embedding_model(embedding_model_);
-  response->set_tokenizer_fingerprint(bytes_text(corpora_.tokenizer_fingerprint()));
+  response->set_tokenizer_fingerprint(to_bytes(corpora_.tokenizer_fingerprint()));
   response->set_ready(true);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
