@@ -29,7 +29,8 @@ absl::StatusOr<Candidates> FaissIndex::candidates(std::span<const float> query, 
   // One more than asked for shows whether a tie crosses the last place.
   for (size_t fetch = found.limit + 1;; fetch = std::min(2 * fetch, found.limit + kTiesMax)) {
     found.hits.clear();
-    RAG_RETURN_IF_ERROR(scan(query, std::min(fetch, size), filter, found.hits));
+    RAG_RETURN_IF_ERROR(
+        call_faiss("search", [&] { scan(query, std::min(fetch, size), filter, found.hits); }));
     if (found.hits.size() < fetch || fetch == found.limit + kTiesMax) break;
     const auto by_score = [](const VectorHit& a, const VectorHit& b) {
       return a.candidate_score > b.candidate_score;

@@ -37,8 +37,8 @@ class FaissIndex : public VectorIndex {
 
   // The k best that `filter` allows, in any order; fewer only if there are fewer.
   // REQUIRES of this and all below: the caller holds a lock; k > 0.
-  virtual absl::Status scan(std::span<const float> query, size_t k, const IdFilter* filter,
-                            std::vector<VectorHit>& hits) const = 0;
+  virtual void scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                    std::vector<VectorHit>& hits) const = 0;
   // Gives hits their final scores.
   virtual void rescore(std::span<const float>, std::span<VectorHit>) const {}
   // How many times k candidates compete.

@@ -1,33 +1,14 @@
 #include "services/retrieval/index/flat_index.h"
 
-#include <faiss/impl/IDSelector.h>
-#include <faiss/utils/distances.h>
-
 #include <algorithm>
 
 #include "common/check.h"
 #include "common/status.h"
 #include "services/retrieval/index/faiss_calls.h"
 #include "services/retrieval/index/index_options.h"
+#include "services/retrieval/index/scan.h"
 
 namespace ragcache::retrieval {
-namespace {
-
-class RowSelector : public faiss::IDSelector {
- public:
-  RowSelector(const std::vector<int64_t>& ids, const IdFilter& filter)
-      : ids_(ids), filter_(filter) {}
-  bool is_member(idx_t row) const override {
-    return filter_.allows(ids_[static_cast<size_t>(row)]);
-  }
-
- private:
-  const std::vector<int64_t>& ids_;
-  const IdFilter& filter_;
-};
-
-}  // namespace
-
 FlatIndex::FlatIndex(uint32_t dimension) : FaissIndex(kExactKind, dimension) {}
 
 absl::StatusOr<std::unique_ptr<FlatIndex>> FlatIndex::read(SpanReader& reader, uint32_t dimension) {
@@ -74,24 +55,13 @@ absl::StatusOr<size_t> FlatIndex::remove(std::span<const int64_t> ids) {
   return removed;
 }
 
-absl::Status FlatIndex::scan(std::span<const float> query, size_t k, const IdFilter* filter,
-                             std::vector<VectorHit>& hits) const {
-  std::vector<float> scores(k);
-  std::vector<int64_t> rows(k);
-  RAG_RETURN_IF_ERROR(call_faiss("search", [&] {
-    faiss::float_minheap_array_t heap = {1, k, rows.data(), scores.data()};
-    if (filter != nullptr) {
-      const RowSelector selector(ids_, *filter);
-      faiss::knn_inner_product(query.data(), rows_.data(), dimension(), 1, ids_.size(), &heap,
-                               &selector);
-    } else {
-      faiss::knn_inner_product(query.data(), rows_.data(), dimension(), 1, ids_.size(), &heap);
-    }
-  }));
-  for (size_t i = 0; i < k && rows[i] >= 0; ++i) {
-    hits.push_back({scores[i], ids_[static_cast<size_t>(rows[i])], scores[i]});
+void FlatIndex::scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                     std::vector<VectorHit>& hits) const {
+  BestHits best(k, hits);
+  for (size_t row = 0; row < ids_.size(); ++row) {
+    if (filter != nullptr && !filter->allows(ids_[row])) continue;
+    best.offer(inner_product(query, rows_.data() + row * dimension()), ids_[row]);
   }
-  return absl::OkStatus();
 }
 
 void FlatIndex::append_ids(std::vector<int64_t>& ids) const {

@@ -23,8 +23,8 @@ class FlatIndex final : public FaissIndex {
   absl::StatusOr<size_t> remove(std::span<const int64_t> ids) override;
 
  private:
-  absl::Status scan(std::span<const float> query, size_t k, const IdFilter* filter,
-                    std::vector<VectorHit>& hits) const override;
+  void scan(std::span<const float> query, size_t k, const IdFilter* filter,
+            std::vector<VectorHit>& hits) const override;
   size_t size_locked() const override { return ids_.size(); }
   void append_ids(std::vector<int64_t>& ids) const override;
   size_t memory_bytes_locked() const override;

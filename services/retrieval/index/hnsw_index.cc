@@ -5,7 +5,6 @@
 #include <faiss/impl/IDSelector.h>
 #include <faiss/index_io.h>
 #include <faiss/utils/Heap.h>
-#include <faiss/utils/distances.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "services/retrieval/index/faiss_calls.h"
+#include "services/retrieval/index/scan.h"
 
 namespace ragcache::retrieval {
 namespace {
@@ -44,26 +44,57 @@ class NodeSelector : public faiss::IDSelector {
   const IdFilter* filter_;
 };
 
-// The graph search looks for the least.
-class NegatedProduct : public faiss::DistanceComputer {
+// Faiss asks for the product of the query it set with a node's row.
+class Product : public faiss::FlatCodesDistanceComputer {
  public:
-  NegatedProduct(const float* rows, size_t dimension) : rows_(rows), dimension_(dimension) {}
+  Product(const uint8_t* rows, size_t dimension)
+      : FlatCodesDistanceComputer(rows, dimension * sizeof(float)), dimension_(dimension) {}
 
-  void set_query(const float* query) override { query_ = query; }
-  float operator()(idx_t node) override {
-    return -faiss::fvec_inner_product(query_, row(node), dimension_);
+  void set_query(const float* query) override { query_ = {query, dimension_}; }
+  float distance_to_code(const uint8_t* row) override {
+    return inner_product(query_, reinterpret_cast<const float*>(row));
   }
   float symmetric_dis(idx_t a, idx_t b) override {
-    return -faiss::fvec_inner_product(row(a), row(b), dimension_);
+    const auto row = [this](idx_t node) {
+      return reinterpret_cast<const float*>(codes + static_cast<size_t>(node) * code_size);
+    };
+    return inner_product({row(a), dimension_}, row(b));
   }
 
  private:
-  const float* row(idx_t node) const { return rows_ + static_cast<size_t>(node) * dimension_; }
-
-  const float* rows_;
   const size_t dimension_;
-  const float* query_ = nullptr;
+  std::span<const float> query_;
 };
+
+// The graph search looks for the least.
+class NegatedProduct : public faiss::DistanceComputer {
+ public:
+  NegatedProduct(const uint8_t* rows, size_t dimension) : product_(rows, dimension) {}
+
+  void set_query(const float* query) override { product_.set_query(query); }
+  float operator()(idx_t node) override { return -product_(node); }
+  float symmetric_dis(idx_t a, idx_t b) override { return -product_.symmetric_dis(a, b); }
+
+ private:
+  Product product_;
+};
+
+// Rows whose products are those of searches, so that the graph is built by them too.
+class Rows : public faiss::IndexFlatIP {
+ public:
+  using faiss::IndexFlatIP::IndexFlatIP;
+  faiss::FlatCodesDistanceComputer* get_FlatCodesDistanceComputer() const override {
+    return new Product(codes.data(), static_cast<size_t>(d));
+  }
+};
+
+void own_rows(faiss::IndexHNSWFlat& graph) {
+  const std::unique_ptr<faiss::Index> before(graph.storage);
+  auto rows = std::make_unique<Rows>(graph.d);
+  rows->codes = std::move(static_cast<faiss::IndexFlat&>(*before).codes);
+  rows->ntotal = before->ntotal;
+  graph.storage = rows.release();
+}
 
 }  // namespace
 
@@ -73,6 +104,7 @@ HnswIndex::HnswIndex(const IndexOptions& options)
       graph_(std::make_unique<faiss::IndexHNSWFlat>(static_cast<int>(options.dimension),
                                                     static_cast<int>(options.hnsw_m),
                                                     faiss::METRIC_INNER_PRODUCT)) {
+  own_rows(*graph_);
   graph_->hnsw.efConstruction = static_cast<int>(options.ef_construction);
 }
 
@@ -89,7 +121,8 @@ absl::StatusOr<std::unique_ptr<HnswIndex>> HnswIndex::read(SpanReader& reader,
   const absl::Status read = call_faiss("read", [&] { graph.reset(faiss::read_index(&reader)); });
   if (!read.ok()) return absl::DataLossError(read.message());
   auto* hnsw = dynamic_cast<faiss::IndexHNSWFlat*>(graph.get());
-  if (hnsw == nullptr || hnsw->d != static_cast<int>(options.dimension) ||
+  if (hnsw == nullptr || dynamic_cast<faiss::IndexFlat*>(hnsw->storage) == nullptr ||
+      hnsw->d != static_cast<int>(options.dimension) ||
       hnsw->ntotal != static_cast<int64_t>(count) ||
       hnsw->metric_type != faiss::METRIC_INNER_PRODUCT) {
     return absl::DataLossError("vector index: content does not fit its header");
@@ -102,6 +135,7 @@ absl::StatusOr<std::unique_ptr<HnswIndex>> HnswIndex::read(SpanReader& reader,
   hnsw->hnsw.efConstruction = static_cast<int>(options.ef_construction);
   graph.release();
   index->graph_.reset(hnsw);
+  own_rows(*hnsw);
   for (size_t node = 0; node < count; ++node) {
     const int64_t id = index->ids_[node];
     if (id != kTombstone && !index->node_of_.emplace(id, static_cast<int32_t>(node)).second) {
@@ -147,16 +181,16 @@ bool HnswIndex::needs_compaction() const {
   return tombstones >= kTombstonesMin && tombstones * kCompactionShare >= ids_.size();
 }
 
-absl::Status HnswIndex::scan(std::span<const float> query, size_t k, const IdFilter* filter,
-                             std::vector<VectorHit>& hits) const {
+void HnswIndex::scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                     std::vector<VectorHit>& hits) const {
   const double share = allowed_share(filter);
   if (share >= kGraphShareMin) {
     const auto ef = static_cast<size_t>(std::ceil(std::max<double>(ef_search_, k) / share));
-    RAG_RETURN_IF_ERROR(scan_graph(query, k, ef, filter, hits));
-    if (hits.size() == k) return absl::OkStatus();
+    scan_graph(query, k, ef, filter, hits);
+    if (hits.size() == k) return;
     hits.clear();
   }
-  return scan_all(query, k, filter, hits);
+  scan_all(query, k, filter, hits);
 }
 
 // Of the nodes, by a sample spread evenly over them.
@@ -171,49 +205,41 @@ double HnswIndex::allowed_share(const IdFilter* filter) const {
   return static_cast<double>(allowed) / static_cast<double>(sample);
 }
 
-absl::Status HnswIndex::scan_graph(std::span<const float> query, size_t k, size_t ef,
-                                   const IdFilter* filter, std::vector<VectorHit>& hits) const {
+void HnswIndex::scan_graph(std::span<const float> query, size_t k, size_t ef,
+                           const IdFilter* filter, std::vector<VectorHit>& hits) const {
   // Faiss 1.7.3 bounds its queue by the number of results, whatever efSearch a search brings.
   const size_t fetch = std::min(std::max(ef, k), ids_.size());
   std::vector<float> distances(fetch);
   std::vector<int64_t> nodes(fetch);
-  RAG_RETURN_IF_ERROR(call_faiss("search", [&] {
-    NegatedProduct distance(rows(), dimension());
-    distance.set_query(query.data());
-    faiss::VisitedTable visited(static_cast<int>(ids_.size()));
-    NodeSelector selector(ids_, filter);
-    faiss::SearchParametersHNSW parameters;
-    parameters.efSearch = static_cast<int>(fetch);
-    if (filter != nullptr || node_of_.size() < ids_.size()) parameters.sel = &selector;
-    faiss::maxheap_heapify(fetch, distances.data(), nodes.data());
-    graph_->hnsw.search(distance, static_cast<int>(fetch), nodes.data(), distances.data(), visited,
-                        &parameters);
-    faiss::maxheap_reorder(fetch, distances.data(), nodes.data());
-  }));
-  for (size_t i = 0; i < k && nodes[i] >= 0; ++i) {
-    const float score = -distances[i];
-    hits.push_back({score, ids_[static_cast<size_t>(nodes[i])], score});
+  NegatedProduct distance(rows(), dimension());
+  distance.set_query(query.data());
+  faiss::VisitedTable visited(static_cast<int>(ids_.size()));
+  NodeSelector selector(ids_, filter);
+  faiss::SearchParametersHNSW parameters;
+  parameters.efSearch = static_cast<int>(fetch);
+  if (filter != nullptr || node_of_.size() < ids_.size()) parameters.sel = &selector;
+  faiss::maxheap_heapify(fetch, distances.data(), nodes.data());
+  graph_->hnsw.search(distance, static_cast<int>(fetch), nodes.data(), distances.data(), visited,
+                      &parameters);
+  BestHits best(k, hits);
+  for (size_t i = 0; i < fetch; ++i) {
+    if (nodes[i] >= 0) best.offer(-distances[i], ids_[static_cast<size_t>(nodes[i])]);
   }
-  return absl::OkStatus();
 }
 
-absl::Status HnswIndex::scan_all(std::span<const float> query, size_t k, const IdFilter* filter,
-                                 std::vector<VectorHit>& hits) const {
-  std::vector<float> scores(k);
-  std::vector<int64_t> nodes(k);
-  RAG_RETURN_IF_ERROR(call_faiss("search", [&] {
-    const NodeSelector selector(ids_, filter);
-    faiss::float_minheap_array_t heap = {1, k, nodes.data(), scores.data()};
-    faiss::knn_inner_product(query.data(), rows(), dimension(), 1, ids_.size(), &heap, &selector);
-  }));
-  for (size_t i = 0; i < k && nodes[i] >= 0; ++i) {
-    hits.push_back({scores[i], ids_[static_cast<size_t>(nodes[i])], scores[i]});
+void HnswIndex::scan_all(std::span<const float> query, size_t k, const IdFilter* filter,
+                         std::vector<VectorHit>& hits) const {
+  const NodeSelector selector(ids_, filter);
+  BestHits best(k, hits);
+  for (size_t node = 0; node < ids_.size(); ++node) {
+    if (!selector.is_member(static_cast<int64_t>(node))) continue;
+    const auto* row = reinterpret_cast<const float*>(rows()) + node * dimension();
+    best.offer(inner_product(query, row), ids_[node]);
   }
-  return absl::OkStatus();
 }
 
-const float* HnswIndex::rows() const {
-  return static_cast<const faiss::IndexFlat*>(graph_->storage)->get_xb();
+const uint8_t* HnswIndex::rows() const {
+  return static_cast<const faiss::IndexFlat*>(graph_->storage)->codes.data();
 }
 
 void HnswIndex::append_ids(std::vector<int64_t>& ids) const {

@@ -38,18 +38,18 @@ class HnswIndex final : public FaissIndex {
   bool needs_compaction() const override;
 
  private:
-  absl::Status scan(std::span<const float> query, size_t k, const IdFilter* filter,
-                    std::vector<VectorHit>& hits) const override;
-  absl::Status scan_graph(std::span<const float> query, size_t k, size_t ef, const IdFilter* filter,
-                          std::vector<VectorHit>& hits) const;
-  absl::Status scan_all(std::span<const float> query, size_t k, const IdFilter* filter,
-                        std::vector<VectorHit>& hits) const;
+  void scan(std::span<const float> query, size_t k, const IdFilter* filter,
+            std::vector<VectorHit>& hits) const override;
+  void scan_graph(std::span<const float> query, size_t k, size_t ef, const IdFilter* filter,
+                  std::vector<VectorHit>& hits) const;
+  void scan_all(std::span<const float> query, size_t k, const IdFilter* filter,
+                std::vector<VectorHit>& hits) const;
   double allowed_share(const IdFilter* filter) const;
   size_t size_locked() const override { return node_of_.size(); }
   void append_ids(std::vector<int64_t>& ids) const override;
   size_t memory_bytes_locked() const override;
   void write_locked(faiss::IOWriter& writer) const override;
-  const float* rows() const;  // [ids_.size(), dimension]
+  const uint8_t* rows() const;  // [ids_.size(), dimension] floats
 
   const uint32_t ef_search_;
 

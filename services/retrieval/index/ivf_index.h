@@ -11,17 +11,13 @@
 #include "services/retrieval/index/faiss_index.h"
 #include "services/retrieval/index/trained_state.h"
 
-namespace faiss {
-struct ScalarQuantizer;
-}
-
 namespace ragcache::retrieval {
 
 class SpanReader;
 
 // Inverted lists over k-means clusters, of which a search scans the nearest few: ivf_flat, ivf_pq
-// and ivf_sq8, by what the trained state encodes vectors as. Faiss assigns, encodes and scans; the
-// lists are here, so that a vector can be removed in constant time.
+// and ivf_sq8, by what the trained state encodes vectors as. Faiss encodes, and scans product
+// codes; the lists are here, so that a vector can be removed in constant time.
 class IvfIndex final : public FaissIndex {
  public:
   // An empty index. refine_factor as in IndexOptions.
@@ -39,16 +35,16 @@ class IvfIndex final : public FaissIndex {
  private:
   struct List {
     std::vector<int64_t> ids;
-    std::vector<uint8_t> codes;      // [ids.size(), code size]
-    std::vector<uint8_t> originals;  // [ids.size(), dimension] in half precision, if refined
+    std::vector<uint8_t> codes;       // [ids.size(), code size]
+    std::vector<uint16_t> originals;  // [ids.size(), dimension] halves, if refined
   };
   struct Place {
     uint32_t list;
     uint32_t offset;
   };
 
-  absl::Status scan(std::span<const float> query, size_t k, const IdFilter* filter,
-                    std::vector<VectorHit>& hits) const override;
+  void scan(std::span<const float> query, size_t k, const IdFilter* filter,
+            std::vector<VectorHit>& hits) const override;
   void rescore(std::span<const float> query, std::span<VectorHit> hits) const override;
   size_t refine_factor() const override { return refines() ? refine_factor_ : 1; }
   size_t size_locked() const override { return place_of_.size(); }
@@ -57,13 +53,14 @@ class IvfIndex final : public FaissIndex {
   void write_locked(faiss::IOWriter& writer) const override;
   bool refines() const { return refine_factor_ > 0; }
   size_t code_size() const;
-  size_t original_size() const;
+  const float* centroid(size_t list) const;
+  std::vector<VectorHit> nearest_lists(std::span<const float> query, size_t count) const;
+  void scan_product_codes(std::span<const float> query, std::span<const VectorHit> lists, size_t k,
+                          const IdFilter* filter, std::vector<VectorHit>& hits) const;
 
   const TrainedState trained_;
   const uint32_t probes_;
   const uint32_t refine_factor_;  // 0: hits keep the scores of their codes
-
-  const std::unique_ptr<const faiss::ScalarQuantizer> half_;
 
   std::vector<List> lists_;
   absl::flat_hash_map<int64_t, Place> place_of_;

@@ -41,12 +41,20 @@ class ShardedIndex : public ::testing::TestWithParam<std::string> {
   void fill(GrowingIndex& index, size_t shard, size_t shards) const {
     std::vector<int64_t> ids;
     std::vector<float> vectors;
+    size_t batch = 1 + shard;
+    const auto flush = [&] {
+      ASSERT_TRUE(index.add(ids, vectors).ok());
+      ids.clear();
+      vectors.clear();
+      batch = batch * 3 % 101;  // how vectors came together must not matter
+    };
     for (const int64_t id : model_.ids()) {
       if (shard_of(id, shards) != shard) continue;
       ids.push_back(id);
       vectors.insert(vectors.end(), model_.at(id).begin(), model_.at(id).end());
+      if (ids.size() == batch) flush();
     }
-    ASSERT_TRUE(index.add(ids, vectors).ok());
+    flush();
   }
 
   ClusteredVectors vectors_{kDimension, 40, 0.7f, kSeed};
