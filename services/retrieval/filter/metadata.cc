@@ -1,6 +1,7 @@
 #include "services/retrieval/filter/metadata.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,11 +34,15 @@ absl::StatusOr<MetadataValue> read_value(const std::string& field, const json& v
     case json::value_t::number_float:
       return value.get<double>();
     case json::value_t::number_integer:
-    case json::value_t::number_unsigned:
-      if (value > kExactIntegerMax || value < -kExactIntegerMax) {
+    case json::value_t::number_unsigned: {
+      const bool is_exact = value.is_number_unsigned()
+                                ? value.get<uint64_t>() <= uint64_t{kExactIntegerMax}
+                                : value.get<int64_t>() >= -kExactIntegerMax;
+      if (!is_exact) {
         return refuse(field, "a whole number beyond 2^53, which is not kept exactly; send a text");
       }
       return value.get<double>();
+    }
     default:
       return refuse(field, "must be a text, a number, a flag or a list of them");
   }
