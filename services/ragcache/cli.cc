@@ -60,16 +60,27 @@ class Commands {
   }
 
   void add_ingest() {
-    CLI::App* command = cli_.add_subcommand("ingest", "Add documents from JSONL files");
+    CLI::App* command = cli_.add_subcommand("ingest", "Add documents from files and folders");
     command->footer(
-        "A line is {\"id\": …, \"title\": …, \"text\": …}. A document with a known id is "
-        "replaced,\n"
-        "an unchanged one skipped, so that a broken-off ingest is simply run again.\n\n"
+        "Files ending in .jsonl have a document a line: {\"id\": …, \"title\": …, \"text\": …,\n"
+        "\"metadata\": {…}}. Files ending in .txt, .md and .html are a document each, whose id is\n"
+        "the path below the folder. All may be compressed, with .gz behind. A document with a\n"
+        "known id is replaced, an unchanged one skipped, so that a broken-off ingest is simply\n"
+        "run again.\n\n"
         "Examples:\n"
-        "  ragcache ingest documents.jsonl\n"
-        "  zcat documents.jsonl.gz | ragcache ingest -");
-    command->add_option("files", ingest_.files, "JSONL files; - reads standard input")->required();
-    command->add_option("--corpus", ingest_.corpus, "add them to this corpus");
+        "  ragcache ingest documents.jsonl.gz\n"
+        "  ragcache ingest --corpus manuals --recursive --keep-going manuals/\n"
+        "  curl https://example.org/documents.jsonl | ragcache ingest -");
+    command
+        ->add_option("paths", ingest_.paths, "files and folders; - reads JSONL from standard input")
+        ->required();
+    command->add_option("--corpus", ingest_.corpus, "which corpus they go to, instead of default");
+    command->add_flag("--recursive", ingest_.recursive, "look into folders in folders too");
+    command->add_option("--format", ingest_.format, "what the files are, instead of by their names")
+        ->check(CLI::IsMember({"auto", "jsonl", "txt", "md", "html"}))
+        ->capture_default_str();
+    command->add_flag("--keep-going", ingest_.keep_going,
+                      "print what was refused, with file and line, and go on");
     add_api_key(command, ingest_.api_key);
     add_common(command, ingest_.server, ingest_.json);
     command->callback([this] { run_ = [this] { return report(ingest(ingest_)); }; });

@@ -16,8 +16,11 @@ inline constexpr const char* kDefaultServer = "http://127.0.0.1:8080";
 struct IngestCommand {
   std::string server = kDefaultServer;
   std::string api_key;
-  std::string corpus;
-  std::vector<std::string> files;
+  std::vector<std::string> paths;  // files and folders; "-" is standard input
+  std::string corpus;              // empty: the default one
+  bool recursive = false;
+  std::string format = "auto";  // or jsonl, txt, md, html
+  bool keep_going = false;      // after a document that was refused
   bool json = false;
 };
 absl::Status ingest(const IngestCommand& command);

@@ -274,7 +274,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(json.loads(text)["blocks"]["cached"], 0)
         code, _, error = run_cli("ingest", "--server", server.url, "-", input_text="{bad\n")
         self.assertEqual(code, 2)
-        self.assertIn("line 1", error)
+        self.assertIn("-:1: ", error)
 
 
 if __name__ == "__main__":

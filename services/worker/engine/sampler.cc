@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "common/check.h"
@@ -17,9 +18,10 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Uniform in [0, 1).
-double uniform(uint64_t seed, uint64_t position) {
-  return static_cast<double>(mix(mix(seed) ^ position) >> 11) * 0x1p-53;
+// Uniform in (0, 1).
+double uniform(uint64_t seed, uint64_t position, uint32_t token) {
+  const uint64_t bits = mix(mix(mix(seed) ^ position) ^ token);
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
 }
 
 }  // namespace
@@ -79,9 +81,9 @@ uint32_t Sampler::sample(std::span<const float> logits, const SamplingParameters
                      candidates_.end(), better);
     candidates_.resize(parameters.top_k);
   }
-  double sum = 0;
-  for (const Candidate& candidate : candidates_) sum += candidate.weight;
   if (parameters.top_p < 1.0f) {
+    double sum = 0;
+    for (const Candidate& candidate : candidates_) sum += candidate.weight;
     // A heap, since the best few are mostly enough: they gather at the end.
     const auto worse = [&](const Candidate& a, const Candidate& b) { return better(b, a); };
     std::make_heap(candidates_.begin(), candidates_.end(), worse);
@@ -92,19 +94,22 @@ uint32_t Sampler::sample(std::span<const float> logits, const SamplingParameters
       kept += (--rest)->weight;
     }
     candidates_.erase(candidates_.begin(), rest);
-    sum = kept;
   }
-  if (candidates_.size() < logits.size()) {
-    // In order of id, so that the draw does not depend on how the selection left them.
-    std::sort(candidates_.begin(), candidates_.end(),
-              [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-  }
-  double rest = uniform(parameters.seed, tokens.size()) * sum;
+  // The Gumbel-max trick as a race (Efraimidis and Spirakis, 2006): each token arrives after a time
+  // of its own, exponential with its weight as the rate, and the first one is drawn. A token's time
+  // depends on its own weight alone, so that where the last bits of logits differ (another batch, a
+  // cached prefix) the draw differs only if two tokens arrive almost together.
+  uint32_t first = 0;
+  double earliest = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : candidates_) {
-    rest -= candidate.weight;
-    if (rest < 0) return candidate.id;
+    const double time = -std::log(uniform(parameters.seed, tokens.size(), candidate.id));
+    const double arrival = time / candidate.weight;
+    if (arrival < earliest || (arrival == earliest && candidate.id < first)) {
+      earliest = arrival;
+      first = candidate.id;
+    }
   }
-  return candidates_.back().id;
+  return first;
 }
 
 TokenLogprob token_logprob(std::span<const float> logits, uint32_t token, uint32_t top) {

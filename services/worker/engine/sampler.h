@@ -17,7 +17,7 @@ class Sampler {
   // Penalties and biases change the logits first. At temperature 0 the best one wins (the lowest id
   // of equals). Otherwise one is drawn by weight, of the tokens that min_p leaves, then the top_k
   // best of those, then the best of those that together have the probability top_p. The draw
-  // depends on (seed, position) and the changed logits alone.
+  // depends on (seed, position) and the changed logits alone, and hardly on the logits' last bits.
   //
   // REQUIRES: all ids are inside the vocabulary.
   uint32_t sample(std::span<const float> logits,  // [vocabulary]
