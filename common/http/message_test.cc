@@ -72,12 +72,12 @@ TEST(HttpStatus, SurvivesTheWayThroughAStatus) {
 TEST(TraceParent, HasTheShapeOfTraceContext) {
   const std::string good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   EXPECT_TRUE(is_valid_trace_parent(good));
-  for (const std::string& bad :
-       {std::string(), good.substr(1), good + "0", "ff" + good.substr(2),
-        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-        "00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}) {
+  for (const std::string& bad : std::initializer_list<std::string>{
+           "", good.substr(1), good + "0", "ff" + good.substr(2),
+           "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+           "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+           "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+           "00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}) {
     EXPECT_FALSE(is_valid_trace_parent(bad)) << bad;
   }
 }

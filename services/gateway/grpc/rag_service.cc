@@ -89,8 +89,9 @@ class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
     inbound().prepare(status_context_, services().config.upstream_timeout_ms);
     services().stubs->controller->async()->GetStatus(
         &status_context_, &status_request_, &status_response_, [this](const grpc::Status& status) {
-          absl::StatusOr<ModelInfo> model = from_grpc_status(status);
-          if (status.ok()) model = services().learn_model(model_, status_response_);
+          const absl::StatusOr<ModelInfo> model =
+              status.ok() ? services().learn_model(model_, status_response_)
+                          : absl::StatusOr<ModelInfo>(from_grpc_status(status));
           if (model.ok()) {
             ask(*model);
           } else {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/weights/gguf.h"
+#include "common/model/model_files.h"
 #include "services/worker/engine/engine.h"
 #include "services/worker/metrics.h"
 #include "services/worker/model/llama.h"
@@ -132,7 +132,7 @@ void streams(LlamaModel& model) {
 }
 
 int run(const char* path, int threads) {
-  const auto file = GgufFile::open(path);
+  const auto file = ModelFiles::open(path);
   if (!file.ok()) {
     std::fprintf(stderr, "%s\n", file.status().ToString().c_str());
     return 1;
