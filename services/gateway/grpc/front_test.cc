@@ -95,7 +95,8 @@ class FrontTest : public GatewayTest {
   int health() {
     grpc::GenericStub generic(channel_);
     grpc::ClientContext context;
-    grpc::ByteBuffer request, response;
+    const grpc::Slice empty;
+    grpc::ByteBuffer request(&empty, 1), response;
     std::promise<grpc::Status> done;
     generic.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
                       [&](grpc::Status status) { done.set_value(status); });
