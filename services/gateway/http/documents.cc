@@ -108,6 +108,14 @@ OutJson list_json(const pb::ListDocumentsResponse& page, uint32_t limit) {
           {"total", page.total()}};
 }
 
+// A long document, which is kept in pieces that overlap.
+OutJson pieces_json(const pb::GetDocumentsResponse& found) {
+  const types::v1::Document& first = found.documents(0);
+  OutJson pieces = OutJson::array();
+  for (const types::v1::Document& piece : found.documents()) pieces.push_back(document_json(piece));
+  return {{"id", first.source_id()}, {"title", first.title()}, {"pieces", std::move(pieces)}};
+}
+
 }  // namespace
 
 awaitable<absl::Status> handle_list_documents(Call& call) {
@@ -128,8 +136,9 @@ awaitable<absl::Status> handle_get_document(Call& call) {
   absl::StatusOr<pb::GetDocumentsResponse> found =
       co_await backend::get_documents(call, *std::move(request));
   if (!found.ok()) co_return found.status();
-  if (found->documents_size() != 1) co_return absl::InternalError("retrieval gave no document");
-  OutJson value = document_json(found->documents(0));
+  if (found->documents().empty()) co_return absl::InternalError("retrieval gave no document");
+  OutJson value =
+      found->documents_size() == 1 ? document_json(found->documents(0)) : pieces_json(*found);
   co_return co_await respond_json(call, std::move(value));
 }
 

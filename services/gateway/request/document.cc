@@ -80,18 +80,6 @@ absl::Status check_corpus_settings(const retrieval::v1::Corpus& corpus) {
   if (!types::v1::CacheScope_IsValid(corpus.cache_scope())) {
     return invalid_field("cache_scope", "must be tenant or shared");
   }
-  if (corpus.chunk_tokens() > kMaxChunkTokens) {
-    return invalid_field(
-        "chunk_tokens", str_cat("must be 0 to ", kMaxChunkTokens, ", not ", corpus.chunk_tokens()));
-  }
-  if (corpus.chunk_overlap_tokens() > kMaxChunkTokens) {
-    return invalid_field("chunk_overlap_tokens", str_cat("must be 0 to ", kMaxChunkTokens, ", not ",
-                                                         corpus.chunk_overlap_tokens()));
-  }
-  if (corpus.chunk_tokens() > 0 && corpus.chunk_overlap_tokens() >= corpus.chunk_tokens()) {
-    return invalid_field("chunk_overlap_tokens",
-                         str_cat("must be below chunk_tokens, ", corpus.chunk_tokens()));
-  }
   return absl::OkStatus();
 }
 

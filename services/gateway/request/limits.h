@@ -41,6 +41,5 @@ inline constexpr int kMaxMetadataFields = 64;
 inline constexpr int kMaxFieldValues = 256;
 inline constexpr int kMaxConditions = 32;
 
-inline constexpr uint32_t kMaxChunkTokens = 8192;
 
 }  // namespace ragcache::gateway
