@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/model_files.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/server.h"
 #include "common/tokenizer/testing.h"
@@ -110,7 +111,7 @@ class ControllerService : public ::testing::Test {
     folder_ = std::filesystem::path(::testing::TempDir()) / absl::StrCat("controller_", getpid());
     std::filesystem::create_directories(folder_);
     model_ = absl::StrCat(std::getenv("RAG_DEPS_DIR"), "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
-    const Digest fingerprint = (*GgufFile::open(model_))->fingerprint();
+    const Digest fingerprint = (*ModelFiles::open(model_))->fingerprint();
     worker_ = std::make_unique<TermKeeper>(std::string(fingerprint.begin(), fingerprint.end()));
   }
   void TearDown() override {

@@ -30,9 +30,9 @@ TEST_F(AnswerTextTest, SendsEverythingAtOnceWithoutStopStrings) {
 
 TEST_F(AnswerTextTest, DropsTheSpaceThatBelongsToTheTemplate) {
   AnswerText text(tokenizer_, {}, /*drop_space=*/true);
-  EXPECT_EQ(text.append({}), "");
-  EXPECT_EQ(text.append(letters("  a")), " a");
-  EXPECT_EQ(text.append(letters(" b")), " b");
+  EXPECT_EQ(text.append({}).text, "");
+  EXPECT_EQ(text.append(letters("  a")).text, " a");
+  EXPECT_EQ(text.append(letters(" b")).text, " b");
 }
 
 TEST_F(AnswerTextTest, HoldsBackWhatMayBeginAStopString) {
