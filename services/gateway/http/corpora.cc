@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,9 @@ absl::StatusOr<std::string> corpus_name(const http::Request& request) {
   return name;
 }
 
+// What the wire carries; retrieval knows the bounds.
+constexpr int64_t kWireMax = std::numeric_limits<uint32_t>::max();
+
 absl::StatusOr<types::v1::CacheScope> parse_cache_scope(const Fields& fields) {
   RAG_ASSIGN_OR_RETURN(const auto scope, fields.text("cache_scope"));
   if (!scope) return types::v1::CACHE_SCOPE_UNSPECIFIED;
@@ -36,10 +40,9 @@ absl::StatusOr<pb::Corpus> parse_corpus(const nlohmann::json& body, std::string 
   corpus.set_name(std::move(name));
   RAG_ASSIGN_OR_RETURN(const auto scope, parse_cache_scope(fields));
   corpus.set_cache_scope(scope);
-  RAG_ASSIGN_OR_RETURN(const auto tokens, fields.integer("chunk_tokens", 0, kMaxChunkTokens));
+  RAG_ASSIGN_OR_RETURN(const auto tokens, fields.integer("chunk_tokens", 0, kWireMax));
   if (tokens) corpus.set_chunk_tokens(static_cast<uint32_t>(*tokens));
-  RAG_ASSIGN_OR_RETURN(const auto overlap,
-                       fields.integer("chunk_overlap_tokens", 0, kMaxChunkTokens));
+  RAG_ASSIGN_OR_RETURN(const auto overlap, fields.integer("chunk_overlap_tokens", 0, kWireMax));
   if (overlap) corpus.set_chunk_overlap_tokens(static_cast<uint32_t>(*overlap));
   RAG_RETURN_IF_ERROR(fields.refuse_others());
   RAG_RETURN_IF_ERROR(check_corpus_settings(corpus));
