@@ -130,7 +130,7 @@ void Connection::take_input() {
 void Connection::release_memory() {
   parser_.reset();
   request_ = {};
-  chunk_ = {};
+  chunk_ = std::vector<char>();  // assigned braces would keep its memory
   if (buffer_.size() == 0) buffer_.shrink_to_fit();
 }
 
