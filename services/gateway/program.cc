@@ -13,6 +13,7 @@ Program gateway_program() {
   auto config = std::make_shared<Config>();
   config->controller_address = "127.0.0.1:9100";
   config->retrieval_address = "127.0.0.1:9200";
+  config->grpc_listen = "127.0.0.1:8081";
   Program program;
   program.name = "ragcache-gateway";
   program.summary = "The front: OpenAI-compatible HTTP and gRPC";

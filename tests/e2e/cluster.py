@@ -66,7 +66,7 @@ class Cluster(Client):
     def __init__(self, worker=None, router=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ragcache-cluster-"))
         ports = {name: f"127.0.0.1:{free_port()}" for name in (
-            "gateway", "controller", "controller-http", "worker", "worker-http", "router",
+            "gateway", "gateway-grpc", "controller", "controller-http", "worker", "worker-http", "router",
             "router-http", "shard0", "shard0-http", "shard1", "shard1-http", "replica0",
             "replica0-http")}
 
@@ -90,7 +90,7 @@ class Cluster(Client):
                     listen=ports["controller"], http_listen=ports["controller-http"],
                     worker_address=ports["worker"], retrieval_address=ports["router"]),
             Process("gateway", "ragcache-gateway", self.folder, listen=ports["gateway"],
-                    controller_address=ports["controller"],
+                    grpc_listen=ports["gateway-grpc"], controller_address=ports["controller"],
                     retrieval_address=ports["router"]),
         ]
         self.address = ports["gateway"]

@@ -96,8 +96,8 @@ class FrontTest : public GatewayTest {
     grpc::GenericStub generic(channel_);
     grpc::ClientContext context;
     // HealthCheckRequest{service: ""}, in bytes: a generic stub sends no empty message.
-    const grpc::Slice bytes(std::string("\x0a\0", 2));
-    grpc::ByteBuffer request(&bytes, 1), response;
+    const grpc::Slice question(std::string("\x0a\0", 2));
+    grpc::ByteBuffer request(&question, 1), response;
     std::promise<grpc::Status> done;
     generic.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
                       [&](grpc::Status status) { done.set_value(status); });
