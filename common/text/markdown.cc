@@ -216,6 +216,8 @@ class Reader {
       add(text);
       return end_heading();
     }
+    // One empty line parts paragraphs; a heading has put its own.
+    if (stripped.empty() && read_.text.ends_with("\n\n")) return;
     add(Inline(line).run());
   }
 

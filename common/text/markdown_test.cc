@@ -47,6 +47,7 @@ TEST(Markdown, TakesTheTitleOfTheFrontMatter) {
 TEST(Markdown, TakesAnUnderlinedLineForATitle) {
   EXPECT_EQ(read_markdown("Herons\n======\nText").title, "Herons");
   EXPECT_EQ(read_markdown("Herons\n======\nText").text, "Herons\n\nText");
+  EXPECT_EQ(read_markdown("# Herons\n\n\nText").text, "Herons\n\nText");
 }
 
 TEST(Markdown, LeavesWhatOnlyLooksLikeMarks) {

@@ -36,7 +36,7 @@ class BadInput(unittest.TestCase):
         for field, value, bound in [("temperature", 2.5, "2"), ("temperature", -1, "0"),
                                     ("top_p", 0, "0"), ("top_p", 1.5, "1"),
                                     ("max_tokens", 0, "1"), ("max_tokens", "many", "number"),
-                                    ("n", 2, "1"), ("stop", [""], "stop"),
+                                    ("n", 17, "16"), ("stop", [""], "stop"),
                                     ("stream", "yes", "boolean"), ("seed", 1.5, "seed"),
                                     ("rag", {"top_k": 0}, "top_k"),
                                     ("rag", {"top_k": 1000000}, "top_k"),
@@ -45,7 +45,7 @@ class BadInput(unittest.TestCase):
                                     ("messages", [], "messages"),
                                     ("messages", [{"role": "robot", "content": "x"}], "role"),
                                     ("messages", [{"role": "user"}], "content"),
-                                    ("logprobs", True, "logprobs")]:
+                                    ("top_logprobs", 21, "20")]:
             with self.subTest(field=field, value=value):
                 self.refused(chat_body("x") | {field: value}, field, bound)
 
