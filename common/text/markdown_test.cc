@@ -31,7 +31,7 @@ The end
 )");
   EXPECT_EQ(read.title, "The grey heron");
   EXPECT_EQ(read.text,
-            "The grey heron\n\n\nIt waits in shallow water, see 1 and https://x.org/.\n"
+            "The grey heron\n\nIt waits in shallow water, see 1 and https://x.org/.\n"
             "Some **code** and strong *words*, 2 ** 3 .\n\n- one\n- two\n"
             "| Year | Count |\n| 1990 | 12    |\n\n# not a heading\nls [x](y) **z**\n"
             "Second\n\nThe end");
