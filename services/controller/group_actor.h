@@ -120,7 +120,7 @@ class GroupActor {
   uint64_t commands_sent_ = 0;
   worker::v1::GetInfoResponse info_;
   Address<worker::v1::ExecuteRequest> commands_;
-  std::string lost_reason_ = "the worker has not connected yet";
+  std::string lost_reason_ = "not connected yet";
   std::optional<TimePoint> absent_since_;  // while there is no worker
   bool given_up_ = false;
 

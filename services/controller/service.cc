@@ -142,7 +142,9 @@ void Service::status(std::function<void(v1::GetStatusResponse)> done) const {
   auto response = std::make_shared<v1::GetStatusResponse>();
   auto with_group = [this, done = std::move(done), response](GroupStatus status) {
     response->set_ready(status.ready);
-    response->set_not_ready_reason(status.not_ready_reason);
+    if (!status.ready) {
+      response->set_not_ready_reason(absl::StrCat("worker: ", status.not_ready_reason));
+    }
     response->set_model_name(status.worker.model_name());
     response->set_context_tokens(status.worker.context_tokens());
     response->set_block_tokens(status.worker.block_tokens());

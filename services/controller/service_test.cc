@@ -185,7 +185,7 @@ TEST_F(ControllerService, SaysWhatItWaitsFor) {
   const auto controller = stub(*app);
   EXPECT_THAT(status_when(*controller,
                           [](const auto& status) {
-                            return status.not_ready_reason() != "the worker has not connected yet";
+                            return status.not_ready_reason() != "worker: not connected yet";
                           })
                   .not_ready_reason(),
               HasSubstr("connect"));
@@ -205,7 +205,8 @@ TEST_F(ControllerService, YieldsTheWorkerToALaterControllerAndSaysSo) {
   auto second = start_controller("c2");
   status_when(*stub(*second), [](const auto& status) { return status.ready(); });
   status_when(*first_stub, [](const auto& status) {
-    return !status.ready() && status.not_ready_reason() == "another controller has taken over";
+    return !status.ready() &&
+           status.not_ready_reason() == "worker: another controller has taken over";
   });
   // It asks again, less and less often: 50, 100, 200 ms later.
   const std::vector<TimePoint> opened = worker_->wait_opened(6);

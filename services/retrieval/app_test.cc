@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -246,7 +247,10 @@ TEST_F(RetrievalApp, KeepsTheCorpusOverARestartAndCostsNothingToSendAgain) {
   start();
   ASSERT_TRUE(upsert(encyclopedia()).status.ok());
   app_.reset();
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/retrieval/vectors.index"));
+  const auto files = std::filesystem::directory_iterator(folder_ + "/retrieval/shard-0-of-1");
+  EXPECT_EQ(std::ranges::count(files, ".index",
+                               [](const auto& file) { return file.path().extension().string(); }),
+            1);
   start();
   EXPECT_EQ(info().documents(), 6u);
   EXPECT_EQ(info().index_kind(), "exact");

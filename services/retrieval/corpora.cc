@@ -46,10 +46,10 @@ absl::Status check_chunk_settings(const CorpusSettings& settings) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Corpora>> Corpora::open(const std::string& folder,
-                                                       const Options& options,
-                                                       std::shared_ptr<const PromptFormat> format,
-                                                       Embedder& embedder) {
+absl::StatusOr<std::unique_ptr<Corpora>> Corpora::open(
+    const std::string& folder, const Options& options, std::shared_ptr<const PromptFormat> format,
+    Embedder& embedder, std::vector<std::vector<ReplicaEndpoint>> shards,
+    boost::asio::thread_pool& search_pool, prometheus::Registry& registry) {
   RAG_CHECK(options.index.dimension == embedder.dimension());
   const DocumentSources sources = {.embedding_model = embedder.fingerprint(),
                                    .tokenizer = format->tokenizer().fingerprint(),
@@ -59,18 +59,23 @@ absl::StatusOr<std::unique_ptr<Corpora>> Corpora::open(const std::string& folder
   Corpus::Shared& shared = corpora->shared_;
   RAG_ASSIGN_OR_RETURN(shared.store, DocumentStore::open(folder, sources, options.readers));
   shared.builder = std::make_unique<DocumentBuilder>(std::move(format), embedder);
-  shared.folder = folder;
-  shared.index = options.index;
+  shared.search_pool = &search_pool;
   shared.chunk = options.chunk;
-  shared.embedding_model = embedder.fingerprint();
   RAG_RETURN_IF_ERROR(corpora->refresh());
+  const Router::Options routing = {.folder = folder + "/indexes",
+                                   .index = options.index,
+                                   .embedding_model = embedder.fingerprint(),
+                                   .shard_timeout = options.shard_timeout};
+  RAG_ASSIGN_OR_RETURN(shared.router, Router::create(routing, std::move(shards), *shared.store,
+                                                     search_pool, registry));
   for (const CorpusRecord& record : shared.store->corpora()) {
     RAG_ASSIGN_OR_RETURN(corpora->corpora_[record.name], Corpus::open(shared, record));
   }
+  shared.router->start();
   return corpora;
 }
 
-// Before the indexes are opened, which then find the new vectors in the store.
+// Before the shards follow.
 absl::Status Corpora::refresh() {
   DocumentStore& store = *shared_.store;
   RAG_ASSIGN_OR_RETURN(const uint64_t total, store.stale_count());
@@ -166,12 +171,6 @@ absl::StatusOr<uint64_t> Corpora::remove(std::string_view name) {
     corpora_.erase(corpus->name());
   }
   return documents;
-}
-
-absl::Status Corpora::save() {
-  absl::Status status;
-  for (const std::shared_ptr<Corpus>& corpus : list()) status.Update(corpus->save());
-  return status;
 }
 
 }  // namespace ragcache::retrieval

@@ -23,15 +23,16 @@ class Corpora {
     IndexOptions index;
     ChunkOptions chunk;  // where a corpus names none
     int readers = 1;     // of the document store at the same time
+    Duration shard_timeout = std::chrono::seconds(5);
   };
 
   // Opens or creates the document store in `folder` and all its corpora. Makes anew what was made
-  // with another model or tokenizer. Errors as DocumentStore::open(). The embedder must outlive the
-  // corpora.
-  static absl::StatusOr<std::unique_ptr<Corpora>> open(const std::string& folder,
-                                                       const Options& options,
-                                                       std::shared_ptr<const PromptFormat> format,
-                                                       Embedder& embedder);
+  // with another model or tokenizer, and has the shards follow. Errors as DocumentStore::open().
+  // The embedder and the pool must outlive the corpora.
+  static absl::StatusOr<std::unique_ptr<Corpora>> open(
+      const std::string& folder, const Options& options, std::shared_ptr<const PromptFormat> format,
+      Embedder& embedder, std::vector<std::vector<ReplicaEndpoint>> shards,
+      boost::asio::thread_pool& search_pool, prometheus::Registry& registry);
 
   // No name is the default corpus. NOT_FOUND names the corpus.
   absl::StatusOr<std::shared_ptr<Corpus>> find(std::string_view name) const;
@@ -41,10 +42,9 @@ class Corpora {
                                                  const CorpusSettings& settings);
   // How many documents it had. Of the default corpus only the documents go.
   absl::StatusOr<uint64_t> remove(std::string_view name);
-  // Saves the indexes that changed. The first error, after all were tried.
-  absl::Status save();
 
   DocumentStore& store() { return *shared_.store; }
+  const Router& router() const { return *shared_.router; }
   const Digest& tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
 
  private:

@@ -1,36 +1,14 @@
 #include "services/retrieval/corpus.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <iterator>
-#include <system_error>
+#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "common/clock.h"
-#include "common/log/log.h"
 #include "common/status.h"
-#include "common/strings.h"
 #include "services/retrieval/documents/document_writer.h"
 
 namespace ragcache::retrieval {
-namespace {
-
-constexpr size_t kReconcileBatch = 1024;
-// Changes after which an ingest under way saves the index: what a crash makes the next start redo.
-constexpr uint64_t kUnsavedChangesMax = 20'000;
-// At an ingest's end the index is saved when at least one in so many of its vectors changed.
-constexpr uint64_t kSaveShare = 100;
-// A document replaced while it is searched for is looked for again.
-constexpr int kSearchRoundsMax = 4;
-
-// The first corpus' file has the name that it had when there was only one.
-std::string index_path(const std::string& folder, CorpusNumber number) {
-  return number == 1 ? folder + "/vectors.index" : str_cat(folder, "/vectors-", number, ".index");
-}
-
-}  // namespace
 
 ChunkOptions chunk_options(const CorpusSettings& settings, const ChunkOptions& defaults) {
   return {.max_tokens = settings.chunk_tokens.value_or(defaults.max_tokens),
@@ -40,48 +18,19 @@ ChunkOptions chunk_options(const CorpusSettings& settings, const ChunkOptions& d
 Corpus::Corpus(const Shared& shared, const CorpusRecord& record)
     : store_(*shared.store),
       builder_(*shared.builder),
-      index_options_(shared.index),
+      router_(*shared.router),
+      search_pool_(*shared.search_pool),
       number_(record.number),
       name_(record.name),
       settings_(record.settings),
-      cut_(chunk_options(record.settings, shared.chunk)),
-      index_path_(index_path(shared.folder, record.number)),
-      identity_{.store_id = shared.store->store_id(), .embedding_model = shared.embedding_model} {}
+      cut_(chunk_options(record.settings, shared.chunk)) {}
 
 absl::StatusOr<std::shared_ptr<Corpus>> Corpus::open(const Shared& shared,
                                                      const CorpusRecord& record) {
   std::shared_ptr<Corpus> corpus(new Corpus(shared, record));
-  RAG_RETURN_IF_ERROR(corpus->load_index());
   RAG_RETURN_IF_ERROR(corpus->load_metadata());
-  RAG_RETURN_IF_ERROR(corpus->reconcile());
-  RAG_RETURN_IF_ERROR(corpus->settle());
+  RAG_RETURN_IF_ERROR(shared.router->open_corpus(record.number));
   return corpus;
-}
-
-absl::Status Corpus::load_index() {
-  const VectorReader embeddings = [store = &store_](std::span<const int64_t> ids,
-                                                    const auto& visit) {
-    return store->read_embeddings(ids, visit);
-  };
-  auto loaded = GrowingIndex::load(index_path_, index_options_, identity_, embeddings);
-  if (loaded.ok()) {
-    index_ = *std::move(loaded);
-    return absl::OkStatus();
-  }
-  switch (loaded.status().code()) {
-    case absl::StatusCode::kNotFound:
-      break;
-    case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-      log::warn("index file not used: the index is rebuilt from the stored embeddings",
-                {{"reason", std::string(loaded.status().message())}});
-      break;
-    default:
-      return loaded.status();
-  }
-  index_ = GrowingIndex::create(index_options_, embeddings);
-  return absl::OkStatus();
 }
 
 absl::Status Corpus::load_metadata() {
@@ -95,37 +44,9 @@ absl::Status Corpus::load_metadata() {
       if (!read.ok()) parsed = read.status();
       metadata = read.ok() ? *std::move(read) : Metadata();
     }
-    metadata_.add(std::span(&vector, 1), metadata);
+    metadata_->add(std::span(&vector, 1), metadata);
   }));
   return parsed;
-}
-
-absl::Status Corpus::reconcile() {
-  RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> stored, store_.current_vectors(number_));
-  const std::vector<VectorId> indexed = index_->ids();
-  std::vector<VectorId> missing, surplus;
-  std::ranges::set_difference(stored, indexed, std::back_inserter(missing));
-  std::ranges::set_difference(indexed, stored, std::back_inserter(surplus));
-  if (missing.empty() && surplus.empty()) return absl::OkStatus();
-  const std::lock_guard lock(publish_mutex_);
-  RAG_RETURN_IF_ERROR(index_->remove(surplus).status());
-  for (size_t begin = 0; begin < missing.size(); begin += kReconcileBatch) {
-    const size_t size = std::min(kReconcileBatch, missing.size() - begin);
-    std::vector<VectorId> ids;
-    std::vector<float> vectors;
-    RAG_RETURN_IF_ERROR(store_.read_embeddings(
-        std::span(missing).subspan(begin, size), [&](VectorId id, std::span<const float> vector) {
-          ids.push_back(id);
-          vectors.insert(vectors.end(), vector.begin(), vector.end());
-        }));
-    RAG_RETURN_IF_ERROR(index_->add(ids, vectors));
-  }
-  unsaved_changes_ += missing.size() + surplus.size();
-  log::info("index brought up to the document store", {{"corpus", name_},
-                                                       {"added", missing.size()},
-                                                       {"removed", surplus.size()},
-                                                       {"vectors", index_->size()}});
-  return absl::OkStatus();
 }
 
 CorpusRecord Corpus::record() const {
@@ -160,110 +81,62 @@ absl::StatusOr<Corpus::Ingested> Corpus::upsert(std::span<const DocumentText> do
 
 absl::Status Corpus::publish(std::span<const BuiltDocument> documents,
                              std::span<const Metadata> metadata) {
-  const std::lock_guard lock(publish_mutex_);
-  RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
-  std::vector<VectorId> added, replaced;
-  std::vector<float> vectors;
-  std::vector<DocumentWriter::Stored> stored;
-  for (const BuiltDocument& document : documents) {
-    RAG_ASSIGN_OR_RETURN(
-        const DocumentWriter::Stored put,
-        writer.put(number_, document.document, document.cut, document.pieces, document.vectors));
-    added.insert(added.end(), put.vectors.begin(), put.vectors.end());
-    replaced.insert(replaced.end(), put.replaced.begin(), put.replaced.end());
-    vectors.insert(vectors.end(), document.vectors.begin(), document.vectors.end());
-    stored.push_back(put);
+  {
+    RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
+    std::vector<VectorId> added, replaced;
+    std::vector<DocumentWriter::Stored> stored;
+    for (const BuiltDocument& document : documents) {
+      RAG_ASSIGN_OR_RETURN(
+          stored.emplace_back(),
+          writer.put(number_, document.document, document.cut, document.pieces, document.vectors));
+      const DocumentWriter::Stored& put = stored.back();
+      added.insert(added.end(), put.vectors.begin(), put.vectors.end());
+      replaced.insert(replaced.end(), put.replaced.begin(), put.replaced.end());
+    }
+    for (size_t i = 0; i < stored.size(); ++i) metadata_->add(stored[i].vectors, metadata[i]);
+    const absl::Status status = writer.commit();
+    metadata_->remove(status.ok() ? replaced : added);
+    RAG_RETURN_IF_ERROR(status);
   }
-  for (size_t i = 0; i < stored.size(); ++i) metadata_.add(stored[i].vectors, metadata[i]);
-  absl::Status status = index_->add(added, vectors);
-  if (status.ok()) status = writer.commit();
-  // First from the metadata: a search that the index gave neither version can tell by that.
-  metadata_.remove(status.ok() ? replaced : added);
-  RAG_RETURN_IF_ERROR(index_->remove(status.ok() ? replaced : added).status());
-  RAG_RETURN_IF_ERROR(status);
-  unsaved_changes_ += added.size() + replaced.size();
-  return unsaved_changes_ >= kUnsavedChangesMax ? save_locked() : absl::OkStatus();
-}
-
-absl::StatusOr<uint64_t> Corpus::erase(std::span<const std::string> ids) {
-  const std::lock_guard lock(publish_mutex_);
-  RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
-  std::vector<VectorId> erased;
-  uint64_t documents = 0;
-  for (const std::string& id : ids) {
-    RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> vectors, writer.erase(number_, id));
-    erased.insert(erased.end(), vectors.begin(), vectors.end());
-    documents += !vectors.empty();
-  }
-  RAG_RETURN_IF_ERROR(writer.commit());
-  metadata_.remove(erased);
-  RAG_RETURN_IF_ERROR(index_->remove(erased).status());
-  unsaved_changes_ += erased.size();
-  return documents;
-}
-
-absl::Status Corpus::settle() {
-  RAG_ASSIGN_OR_RETURN(const bool trained, index_->improve());
-  const std::lock_guard lock(publish_mutex_);
-  if (trained) unsaved_changes_ += index_->size();
-  if (unsaved_changes_ * kSaveShare < index_->size()) return absl::OkStatus();
-  return save_locked();
-}
-
-absl::Status Corpus::save() {
-  const std::lock_guard lock(publish_mutex_);
-  return save_locked();
-}
-
-absl::Status Corpus::save_locked() {
-  if (unsaved_changes_ == 0 || discarded_) return absl::OkStatus();
-  const TimePoint started = steady_now();
-  RAG_RETURN_IF_ERROR(index_->save(index_path_, identity_));
-  unsaved_changes_ = 0;
-  log::info("index saved", {{"corpus", name_},
-                            {"vectors", index_->size()},
-                            {"seconds", to_seconds(steady_now() - started)}});
+  router_.committed(number_, store_.last_sequence(number_));
   return absl::OkStatus();
 }
 
-void Corpus::discard() {
-  const std::lock_guard lock(publish_mutex_);
-  discarded_ = true;
-  std::error_code gone;
-  std::filesystem::remove(index_path_, gone);
+absl::StatusOr<uint64_t> Corpus::erase(std::span<const std::string> ids) {
+  uint64_t documents = 0;
+  {
+    RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
+    std::vector<VectorId> erased;
+    for (const std::string& id : ids) {
+      RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> vectors, writer.erase(number_, id));
+      erased.insert(erased.end(), vectors.begin(), vectors.end());
+      documents += !vectors.empty();
+    }
+    RAG_RETURN_IF_ERROR(writer.commit());
+    metadata_->remove(erased);
+  }
+  router_.committed(number_, store_.last_sequence(number_));
+  return documents;
 }
 
-absl::StatusOr<std::vector<FoundDocument>> Corpus::search(std::span<const float> query, size_t k,
-                                                          const Filter& filter) {
-  std::vector<FoundDocument> found;
-  size_t fetch = k;
-  for (int round = 0; round < kSearchRoundsMax; ++round) {
-    const uint64_t version = metadata_.version();
-    std::shared_ptr<const IdSet> allowed;
-    if (!filter.conditions.empty()) allowed = metadata_.select(filter);
-    RAG_ASSIGN_OR_RETURN(const std::vector<VectorHit> hits,
-                         index_->search(query, fetch, allowed.get()));
-    std::vector<VectorId> ids;
-    for (const VectorHit& hit : hits) ids.push_back(hit.id);
-    RAG_ASSIGN_OR_RETURN(std::vector<std::optional<DocumentRecord>> records,
-                         store_.find_by_vector(ids));
-    found.clear();
-    for (size_t i = 0; i < hits.size(); ++i) {
-      if (records[i].has_value()) found.push_back({*std::move(records[i]), hits[i].score});
-    }
-    // Both vectors of a piece under replacement are in the index and one of them in the store; of
-    // one replaced since the selection, neither may have been allowed.
-    const size_t unseen = hits.size() - found.size();
-    const bool selection_holds = allowed == nullptr || metadata_.version() == version;
-    if (unseen == 0 && selection_holds) break;
-    if (found.size() >= k && round > 0) break;
-    fetch = k + unseen;
+void Corpus::search(std::vector<float> query, size_t k, const Filter& filter, Duration timeout,
+                    std::stop_token stop, Router::SearchCallback done) const {
+  SearchQuery search{.corpus = number_, .vector = std::move(query), .k = k, .timeout = timeout};
+  if (!filter.conditions.empty()) {
+    search.select = [filter, metadata = metadata_, number = number_, &store = store_,
+                     &pool = search_pool_](Shard::Done<Selection> selected) {
+      boost::asio::post(
+          pool, [filter, metadata, number, &store, selected = std::move(selected)]() mutable {
+            // It lacks no vector of the commits before it, and has lost none but by commits before
+            // its end.
+            Selection selection{.upto = store.last_sequence(number)};
+            selection.allowed = metadata->select(filter);
+            selection.from = store.last_sequence(number);
+            selected(std::move(selection));
+          });
+    };
   }
-  std::ranges::sort(found, [](const FoundDocument& a, const FoundDocument& b) {
-    return a.score != b.score ? a.score > b.score : a.document.id < b.document.id;
-  });
-  if (found.size() > k) found.resize(k);
-  return found;
+  router_.search(std::move(search), std::move(stop), std::move(done));
 }
 
 }  // namespace ragcache::retrieval

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -14,22 +13,14 @@
 #include "services/retrieval/documents/document_store.h"
 #include "services/retrieval/filter/filter.h"
 #include "services/retrieval/filter/metadata_index.h"
-#include "services/retrieval/index/growing_index.h"
+#include "services/retrieval/router/router.h"
 
 namespace ragcache::retrieval {
 
-struct FoundDocument {
-  DocumentRecord document;
-  float score = 0;
-};
-
-// One corpus: its part of the document store, which is the truth, and what is made from that: the
-// index of its vectors and that of their metadata. The indexes hold a piece's vector before the
-// store's commit and lose the old one after it, so every committed document can be found at any
-// time; what a search finds in the index and not in the store is skipped. The index file may lag
-// behind: open() brings it up to the store.
+// One corpus: its part of the document store, which is the truth, and what follows that: the index
+// of its vectors, on the shards behind the router, and that of their metadata.
 //
-// Any thread. upsert() and erase() block on the disk, upsert() on the embedder too.
+// Any thread. upsert() and erase() block on the disk and the shards, upsert() on the embedder too.
 class Corpus {
  public:
   struct Ingested {
@@ -42,13 +33,12 @@ class Corpus {
   struct Shared {
     std::unique_ptr<DocumentStore> store;
     std::unique_ptr<DocumentBuilder> builder;
-    std::string folder;
-    IndexOptions index;
+    std::unique_ptr<Router> router;
+    boost::asio::thread_pool* search_pool = nullptr;
     ChunkOptions chunk;  // where a corpus names none
-    Digest embedding_model = {};
   };
 
-  // Loads the index, or rebuilds it from the store if its file cannot be used.
+  // The shards are to follow it from here on.
   static absl::StatusOr<std::shared_ptr<Corpus>> open(const Shared& shared,
                                                       const CorpusRecord& record);
 
@@ -56,7 +46,7 @@ class Corpus {
   const std::string& name() const { return name_; }
   const CorpusSettings& settings() const { return settings_; }
   const ChunkOptions& cut() const { return cut_; }
-  std::string_view index_kind() const { return index_->kind(); }
+  std::string index_kind() const { return router_.index_kind(number_); }
   // Settings, and counts of now. Counts are 0 once the corpus has been deleted.
   CorpusRecord record() const;
 
@@ -65,48 +55,37 @@ class Corpus {
   absl::StatusOr<Ingested> upsert(std::span<const DocumentText> documents, std::stop_token stop);
   // How many of `ids` there were. Ids of pieces are not: a document goes as a whole.
   absl::StatusOr<uint64_t> erase(std::span<const std::string> ids);
-  // After an ingest: trains the index if its size calls for it, and saves it if enough changed.
-  absl::Status settle();
-  // Saves the index if anything changed.
-  absl::Status save();
-  // The corpus has been deleted from the store: its index file goes, and comes back no more.
-  void discard();
+  // After an ingest: has the index trained if its size calls for it. Returns at once.
+  void settle() { router_.settle(number_); }
+  // The corpus has been deleted from the store: the shards forget it.
+  void discard() { router_.close_corpus(number_); }
 
-  // The k best by cosine of those that meet the filter, ties by id; fewer only if there are fewer,
-  // or fewer in the lists that an index of an ivf kind probes. query: [dimension].
-  // REQUIRES: k > 0, check_filter() is OK.
-  absl::StatusOr<std::vector<FoundDocument>> search(std::span<const float> query, size_t k,
-                                                    const Filter& filter);
+  // Calls `done` with the k best by cosine of those that meet the filter, ties by id; fewer only if
+  // there are fewer, or fewer in the lists that an index of an ivf kind probes. UNAVAILABLE: a
+  // shard has no replica that is up to date. query: [dimension]. REQUIRES: k > 0, check_filter() is
+  // OK.
+  void search(std::vector<float> query, size_t k, const Filter& filter, Duration timeout,
+              std::stop_token stop, Router::SearchCallback done) const;
 
  private:
   Corpus(const Shared& shared, const CorpusRecord& record);
 
-  absl::Status load_index();
   absl::Status load_metadata();
-  absl::Status reconcile();
   absl::Status publish(std::span<const BuiltDocument> documents,
                        std::span<const Metadata> metadata);
-  absl::Status save_locked();
 
   // Constant after open().
   DocumentStore& store_;
   const DocumentBuilder& builder_;
-  const IndexOptions index_options_;
+  Router& router_;
+  boost::asio::thread_pool& search_pool_;
   const CorpusNumber number_;
   const std::string name_;
   const CorpusSettings settings_;
   const ChunkOptions cut_;
-  const std::string index_path_;
-  const IndexIdentity identity_;
-  std::unique_ptr<GrowingIndex> index_;
 
-  MetadataIndex metadata_;
-
-  // Held from the start of a transaction until the indexes agree with the store again, and while
-  // the index is saved: a saved index never holds a vector whose commit failed.
-  std::mutex publish_mutex_;
-  uint64_t unsaved_changes_ = 0;  // guarded by publish_mutex_
-  bool discarded_ = false;        // guarded by publish_mutex_
+  // Has a vector before the store's commit and loses it after.
+  const std::shared_ptr<MetadataIndex> metadata_ = std::make_shared<MetadataIndex>();
 };
 
 // How a corpus of these settings cuts its documents.

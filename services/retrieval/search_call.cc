@@ -1,5 +1,6 @@
 #include "services/retrieval/search_call.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cmath>
 #include <utility>
@@ -11,8 +12,8 @@
 
 namespace ragcache::retrieval {
 
-SearchCall::SearchCall(Service& service, const v1::SearchRequest& request)
-    : service_(service), slot_(service), started_(steady_now()) {
+SearchCall::SearchCall(Service& service, const v1::SearchRequest& request, Duration timeout)
+    : service_(service), slot_(service), timeout_(timeout), started_(steady_now()) {
   if (absl::Status status = read(request); !status.ok()) {
     Finish(to_grpc_status(status));
     return;
@@ -81,22 +82,29 @@ void SearchCall::embed() {
 }
 
 void SearchCall::search(const absl::StatusOr<Embeddings>& embedded) {
-  if (const absl::Status status = fill(embedded); !status.ok()) {
+  if (!embedded.ok()) return answer(embedded.status());
+  embedded_at_ = steady_now();
+  const Duration left = std::max(timeout_ - (embedded_at_ - started_), Duration::zero());
+  corpus_->search(embedded->vectors, top_k_, filter_, left, stop_.get_token(),
+                  [this](absl::StatusOr<std::vector<FoundDocument>> found) {
+                    boost::asio::post(service_.search_pool(),
+                                      [this, found = std::move(found)] { answer(found); });
+                  });
+}
+
+void SearchCall::answer(const absl::StatusOr<std::vector<FoundDocument>>& found) {
+  if (const absl::Status status = fill(found); !status.ok()) {
     Finish(to_grpc_status(status));
     return;
   }
   StartWriteAndFinish(&response_, {}, grpc::Status::OK);
 }
 
-absl::Status SearchCall::fill(const absl::StatusOr<Embeddings>& embedded) {
-  RAG_RETURN_IF_ERROR(embedded.status());
-  if (stop_.stop_requested()) return absl::CancelledError("the caller has gone");
-  const TimePoint embedded_at = steady_now();
-  RAG_ASSIGN_OR_RETURN(const std::vector<FoundDocument> found,
-                       corpus_->search(embedded->vectors, top_k_, filter_));
-  const Duration embed_time = embedded_at - started_;
-  const Duration search_time = steady_now() - embedded_at;
-  for (const FoundDocument& document : found) {
+absl::Status SearchCall::fill(const absl::StatusOr<std::vector<FoundDocument>>& found) {
+  RAG_RETURN_IF_ERROR(found.status());
+  const Duration embed_time = embedded_at_ - started_;
+  const Duration search_time = steady_now() - embedded_at_;
+  for (const FoundDocument& document : *found) {
     RAG_RETURN_IF_ERROR(to_message(document.document, document.score, *response_.add_documents()));
   }
   response_.set_cache_scope(to_message(corpus_->settings().cache_scope));

@@ -11,12 +11,12 @@
 
 namespace ragcache::retrieval {
 
-// One Search call: check → embedder, unless the caller brings an embedding → search pool → one
-// final response. Each step starts the next and nothing else runs beside it; OnCancel() only raises
-// a flag that the steps look at. gRPC owns the object from its construction until OnDone().
+// One Search call: check → embedder, unless the caller brings an embedding → the router's search →
+// one final response. Each step starts the next and nothing else runs beside it; OnCancel() only
+// asks the steps to stop. gRPC owns the object from its construction until OnDone().
 class SearchCall final : public grpc::ServerWriteReactor<v1::SearchResponse> {
  public:
-  SearchCall(Service& service, const v1::SearchRequest& request);
+  SearchCall(Service& service, const v1::SearchRequest& request, Duration timeout);
 
   void OnCancel() override { stop_.request_stop(); }
   void OnDone() override { delete this; }
@@ -26,7 +26,8 @@ class SearchCall final : public grpc::ServerWriteReactor<v1::SearchResponse> {
   absl::Status read_embedding(const v1::SearchRequest& request);
   void embed();
   void search(const absl::StatusOr<Embeddings>& embedded);
-  absl::Status fill(const absl::StatusOr<Embeddings>& embedded);
+  void answer(const absl::StatusOr<std::vector<FoundDocument>>& found);
+  absl::Status fill(const absl::StatusOr<std::vector<FoundDocument>>& found);
 
   Service& service_;
   const CallSlot slot_;
@@ -36,7 +37,9 @@ class SearchCall final : public grpc::ServerWriteReactor<v1::SearchResponse> {
   Filter filter_;
   std::shared_ptr<Corpus> corpus_;
   std::stop_source stop_;
-  TimePoint started_;
+  const Duration timeout_;
+  const TimePoint started_;
+  TimePoint embedded_at_;
   v1::SearchResponse response_;
 };
 

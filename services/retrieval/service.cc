@@ -1,5 +1,6 @@
 #include "services/retrieval/service.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <string>
 #include <utility>
@@ -17,6 +18,14 @@ namespace {
 
 // Ingest calls that compute at the same time: one embeds while another writes.
 constexpr int kWriteThreads = 2;
+
+// A search that its caller lets run longer ends so.
+constexpr Duration kSearchTimeoutMax = std::chrono::seconds(30);
+
+Duration timeout_of(const grpc::CallbackServerContext& context) {
+  const auto left = context.deadline() - std::chrono::system_clock::now();
+  return std::clamp<Duration>(left, Duration::zero(), kSearchTimeoutMax);
+}
 
 absl::StatusOr<std::vector<std::string>> checked_ids(
     const google::protobuf::RepeatedPtrField<std::string>& ids) {
@@ -39,12 +48,12 @@ absl::Status CallSlot::status() const {
 }
 
 Service::Service(Corpora& corpora, Embedder& embedder, Metrics& metrics,
-                 std::string embedding_model, int search_threads)
+                 std::string embedding_model, boost::asio::thread_pool& search_pool)
     : corpora_(corpora),
       embedder_(embedder),
       metrics_(metrics),
       embedding_model_(std::move(embedding_model)),
-      search_pool_(static_cast<size_t>(search_threads)),
+      search_pool_(search_pool),
       write_pool_(kWriteThreads) {
   count_documents();
 }
@@ -53,14 +62,11 @@ void Service::count_documents() {
   metrics_.documents.Set(static_cast<double>(corpora_.store().document_count()));
 }
 
-Service::~Service() {
-  search_pool_.join();
-  write_pool_.join();
-}
+Service::~Service() { write_pool_.join(); }
 
-grpc::ServerWriteReactor<v1::SearchResponse>* Service::Search(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::SearchResponse>* Service::Search(grpc::CallbackServerContext* context,
                                                               const v1::SearchRequest* request) {
-  return new SearchCall(*this, *request);
+  return new SearchCall(*this, *request, timeout_of(*context));
 }
 
 grpc::ServerBidiReactor<v1::UpsertDocumentsRequest, v1::UpsertDocumentsResponse>*
@@ -146,7 +152,18 @@ grpc::ServerUnaryReactor* Service::GetInfo(grpc::CallbackServerContext* context,
   response->set_dimension(embedder_.dimension());
   response->set_embedding_model(embedding_model_);
   response->set_tokenizer_fingerprint(to_bytes(corpora_.tokenizer_fingerprint()));
-  response->set_ready(true);
+  const ClusterStatus status = corpora_.router().status();
+  for (size_t i = 0; i < status.shards.size(); ++i) {
+    v1::ShardInfo& shard = *response->add_shards();
+    shard.set_shard(static_cast<uint32_t>(i));
+    shard.set_address(status.shards[i].address);
+    shard.set_serving(status.shards[i].serving);
+    shard.set_vectors(status.shards[i].vectors);
+    shard.set_reason(status.shards[i].reason);
+  }
+  const absl::Status ready = corpora_.router().ready();
+  response->set_ready(ready.ok());
+  response->set_not_ready_reason(std::string(ready.message()));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

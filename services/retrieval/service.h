@@ -29,12 +29,12 @@ struct Limits {
 };
 
 // RetrievalService over the corpora. gRPC's threads copy, post and return; the work is done on two
-// pools of the service: one for searches and lookups, one for what writes. Calls must have ended
-// (the server is stopped) before the service goes.
+// pools: one for searches and lookups, one of the service for what writes. Calls must have ended
+// (the server is stopped) and the first pool be joined before the service goes.
 class Service final : public v1::RetrievalService::CallbackService {
  public:
   Service(Corpora& corpora, Embedder& embedder, Metrics& metrics, std::string embedding_model,
-          int search_threads);
+          boost::asio::thread_pool& search_pool);
   ~Service() override;
 
   grpc::ServerWriteReactor<v1::SearchResponse>* Search(grpc::CallbackServerContext* context,
@@ -88,7 +88,7 @@ class Service final : public v1::RetrievalService::CallbackService {
 
   std::atomic<int> calls_ = 0;
 
-  boost::asio::thread_pool search_pool_;
+  boost::asio::thread_pool& search_pool_;
   boost::asio::thread_pool write_pool_;
 };
 

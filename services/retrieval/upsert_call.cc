@@ -147,8 +147,8 @@ void UpsertCall::work() {
   if (read_on) StartRead(&request_);
   if (stop_.stop_requested()) return finish(absl::CancelledError("the caller has gone"));
   if (all_done) {
-    const absl::Status settled = corpus == nullptr ? absl::OkStatus() : corpus->settle();
-    return finish(read_error.ok() ? settled : read_error);
+    if (corpus != nullptr) corpus->settle();
+    return finish(read_error);
   }
   const auto ingested = corpus->upsert(batch, stop_.get_token());
   if (!ingested.ok()) return finish(ingested.status());

@@ -31,23 +31,29 @@ uint64_t DocumentStore::last_sequence(CorpusNumber corpus) const {
   return found == corpora_.end() ? 0 : found->second.sequence;
 }
 
-absl::StatusOr<std::vector<VectorChange>> DocumentStore::changes_after(CorpusNumber corpus,
-                                                                       uint64_t sequence,
-                                                                       uint32_t limit) {
+absl::StatusOr<ChangePage> DocumentStore::changes_after(CorpusNumber corpus,
+                                                        const LogPosition& position, uint32_t limit,
+                                                        const LogPart& part) {
   RAG_CHECK(limit > 0);
   ReaderLease reader = lease_reader();
   RAG_RETURN_IF_ERROR(reader.begin());
-  std::vector<VectorChange> changes;
+  ChangePage page;
   RAG_ASSIGN_OR_RETURN(const bool exists, reader->log_bounds.bind(corpus).step());
-  if (!exists) return changes;
+  if (!exists) return page;
   const auto trimmed = static_cast<uint64_t>(reader->log_bounds.integer(0));
-  const auto last = static_cast<uint64_t>(reader->log_bounds.integer(1));
+  page.end = static_cast<uint64_t>(reader->log_bounds.integer(1));
   reader->log_bounds.reset();
-  if (sequence > 0 && (sequence < trimmed || sequence > last)) {
+  // A reader has no vectors that were removed before it began.
+  const bool reaches_back = std::max(position.sequence, position.origin) >= trimmed;
+  if (position.sequence > 0 && (!reaches_back || position.sequence > page.end)) {
     return absl::OutOfRangeError(absl::StrCat("the log of changes goes from ", trimmed, " to ",
-                                              last, ", not to ", sequence));
+                                              page.end, ", not to ", position.sequence));
   }
-  const auto after = static_cast<int64_t>(sequence);
+  const auto is_ours = [&part](const VectorChange& change) {
+    return shard_of(change.placement, part.shards) == part.shard;
+  };
+  const auto after = static_cast<int64_t>(position.sequence);
+  std::vector<VectorChange>& changes = page.changes;
   SqliteStatement& additions =
       reader->additions.bind(corpus, after, embedding_source_, int64_t{limit});
   while (true) {
@@ -57,6 +63,7 @@ absl::StatusOr<std::vector<VectorChange>> DocumentStore::changes_after(CorpusNum
     change.sequence = static_cast<uint64_t>(additions.integer(0));
     change.vector = additions.integer(1);
     change.placement = static_cast<Placement>(additions.integer(2));
+    if (!is_ours(change)) continue;
     RAG_ASSIGN_OR_RETURN(change.embedding, read_embedding(*reader->database, change.vector,
                                                           additions.blob(3), dimension_));
   }
@@ -72,7 +79,9 @@ absl::StatusOr<std::vector<VectorChange>> DocumentStore::changes_after(CorpusNum
   // The first `limit` of both are the first `limit` of each, merged.
   std::ranges::sort(changes, {}, &VectorChange::sequence);
   if (changes.size() > limit) changes.resize(limit);
-  return changes;
+  page.upto = changes.size() == limit ? changes.back().sequence : page.end;
+  std::erase_if(changes, [&](const VectorChange& change) { return !is_ours(change); });
+  return page;
 }
 
 absl::StatusOr<std::vector<VectorId>> DocumentStore::current_vectors(CorpusNumber corpus) {

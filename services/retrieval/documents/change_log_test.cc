@@ -19,32 +19,48 @@ using ::testing::SizeIs;
 // What an index does with the log: keeps vectors up to date, reading pages of some size.
 class Follower {
  public:
-  absl::Status follow(DocumentStore& store, CorpusNumber corpus, uint32_t page) {
+  explicit Follower(LogPart part = {}) : part_(part) {}
+
+  absl::Status follow(DocumentStore& store, CorpusNumber corpus, uint32_t size) {
     while (true) {
-      auto changes = store.changes_after(corpus, sequence_, page);
-      if (!changes.ok()) return changes.status();
-      if (changes->empty()) return absl::OkStatus();
-      EXPECT_LE(changes->size(), page);
-      for (const VectorChange& change : *changes) {
-        EXPECT_GT(change.sequence, sequence_);
-        sequence_ = change.sequence;
-        if (change.removed) {
-          EXPECT_THAT(change.embedding, IsEmpty());
-          vectors_.erase(change.vector);
-        } else {
-          EXPECT_TRUE(vectors_.emplace(change.vector, change.embedding).second);
-        }
-        const auto known = placements_.emplace(change.vector, change.placement).first;
-        EXPECT_EQ(known->second, change.placement);
-      }
+      bool at_end = false;
+      if (absl::Status status = read_page(store, corpus, size, at_end); !status.ok()) return status;
+      if (at_end) return absl::OkStatus();
     }
   }
 
+  absl::Status read_page(DocumentStore& store, CorpusNumber corpus, uint32_t size, bool& at_end) {
+    auto page = store.changes_after(corpus, position_, size, part_);
+    if (!page.ok()) return page.status();
+    EXPECT_LE(page->changes.size(), size);
+    EXPECT_LE(page->upto, page->end);
+    uint64_t last = position_.sequence;
+    for (const VectorChange& change : page->changes) {
+      EXPECT_GT(change.sequence, last);
+      last = change.sequence;
+      EXPECT_EQ(shard_of(change.placement, part_.shards), part_.shard);
+      if (change.removed) {
+        EXPECT_THAT(change.embedding, IsEmpty());
+        vectors_.erase(change.vector);
+      } else {
+        EXPECT_TRUE(vectors_.emplace(change.vector, change.embedding).second);
+      }
+      const auto known = placements_.emplace(change.vector, change.placement).first;
+      EXPECT_EQ(known->second, change.placement);
+    }
+    EXPECT_GE(page->upto, last);
+    if (position_.sequence == 0) position_.origin = page->end;
+    position_.sequence = page->upto;
+    at_end = page->upto == page->end;
+    return absl::OkStatus();
+  }
+
   const std::map<VectorId, std::vector<float>>& vectors() const { return vectors_; }
-  uint64_t sequence() const { return sequence_; }
+  uint64_t sequence() const { return position_.sequence; }
 
  private:
-  uint64_t sequence_ = 0;
+  const LogPart part_;
+  LogPosition position_;
   std::map<VectorId, std::vector<float>> vectors_;
   std::map<VectorId, Placement> placements_;
 };
@@ -79,6 +95,10 @@ TEST_F(ChangeLog, BringsFollowersToTheStoreWhereverTheyBegin) {
   const std::vector<CorpusNumber> corpora = {default_corpus(*store),
                                              store->create_corpus("other", {}).value().number};
   std::map<CorpusNumber, Follower> frequent, rare;
+  std::map<CorpusNumber, std::vector<Follower>> parts;
+  for (const CorpusNumber corpus : corpora) {
+    for (uint32_t shard = 0; shard < 3; ++shard) parts[corpus].emplace_back(LogPart{shard, 3});
+  }
   for (int round = 0; round < 120; ++round) {
     {
       auto writer = store->begin_write();
@@ -109,6 +129,12 @@ TEST_F(ChangeLog, BringsFollowersToTheStoreWhereverTheyBegin) {
         EXPECT_EQ(rare[corpus].vectors(), stored(*store, corpus));
       }
       EXPECT_EQ(frequent[corpus].sequence(), store->last_sequence(corpus));
+      std::map<VectorId, std::vector<float>> together;
+      for (Follower& part : parts[corpus]) {
+        ASSERT_TRUE(part.follow(*store, corpus, page).ok());
+        together.insert(part.vectors().begin(), part.vectors().end());
+      }
+      EXPECT_EQ(together, stored(*store, corpus));
     }
   }
 }
@@ -118,7 +144,9 @@ TEST_F(ChangeLog, PutsAllPiecesOfADocumentInOnePlace) {
   auto writer = store->begin_write();
   put_pieces(*writer, default_corpus(*store), "guide", 5, 1);
   ASSERT_TRUE(writer->commit().ok());
-  for (const VectorChange& change : store->changes_after(default_corpus(*store), 0, 9).value()) {
+  const auto page = store->changes_after(default_corpus(*store), {}, 9).value();
+  EXPECT_THAT(page.changes, SizeIs(5));
+  for (const VectorChange& change : page.changes) {
     EXPECT_EQ(change.placement, placement_of("guide"));
   }
 }
@@ -126,9 +154,9 @@ TEST_F(ChangeLog, PutsAllPiecesOfADocumentInOnePlace) {
 TEST_F(ChangeLog, LeavesOutVectorsOfAnotherModel) {
   { put(*open(), document("a", "x")); }
   auto store = open("other model");
-  EXPECT_THAT(store->changes_after(default_corpus(*store), 0, 9).value(), IsEmpty());
+  EXPECT_THAT(store->changes_after(default_corpus(*store), {}, 9).value().changes, IsEmpty());
   put(*store, document("a", "x"));
-  EXPECT_THAT(store->changes_after(default_corpus(*store), 0, 9).value(), SizeIs(2));
+  EXPECT_THAT(store->changes_after(default_corpus(*store), {}, 9).value().changes, SizeIs(2));
 }
 
 TEST_F(ChangeLog, ForgetsOldRemovalsAndSaysSo) {
@@ -154,10 +182,11 @@ TEST_F(ChangeLog, ForgetsOldRemovalsAndSaysSo) {
   }
   for (int open_again = 0; open_again < 2; ++open_again) {
     EXPECT_EQ(behind.follow(*store, corpus, 4096).code(), absl::StatusCode::kOutOfRange);
+    // In pages that end before what the log has forgotten.
     Follower fresh;
-    ASSERT_TRUE(fresh.follow(*store, corpus, 4096).ok());
+    ASSERT_TRUE(fresh.follow(*store, corpus, 100).ok());
     EXPECT_EQ(fresh.vectors(), stored(*store, corpus));
-    Follower reached = ahead;
+    Follower reached(ahead);
     ASSERT_TRUE(reached.follow(*store, corpus, 4096).ok());
     EXPECT_EQ(reached.vectors(), stored(*store, corpus));
     store.reset();
@@ -169,8 +198,9 @@ TEST_F(ChangeLog, RefusesAPlaceThatItHasNotReached) {
   auto store = open();
   put(*store, document("a", "x"));
   const CorpusNumber corpus = default_corpus(*store);
-  EXPECT_THAT(store->changes_after(corpus, store->last_sequence(corpus), 9).value(), IsEmpty());
-  EXPECT_EQ(store->changes_after(corpus, store->last_sequence(corpus) + 1, 9).status().code(),
+  const uint64_t last = store->last_sequence(corpus);
+  EXPECT_THAT(store->changes_after(corpus, {.sequence = last}, 9).value().changes, IsEmpty());
+  EXPECT_EQ(store->changes_after(corpus, {.sequence = last + 1}, 9).status().code(),
             absl::StatusCode::kOutOfRange);
 }
 

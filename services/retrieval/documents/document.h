@@ -117,4 +117,25 @@ struct VectorChange {
   std::vector<float> embedding;  // [dimension] if added, empty if removed
 };
 
+// How far a reader of the log has come.
+struct LogPosition {
+  uint64_t sequence = 0;
+  uint64_t origin = 0;  // `end` of its first page, the one read from sequence 0
+};
+
+// Which part of a corpus a reader follows.
+struct LogPart {
+  uint32_t shard = 0;
+  uint32_t shards = 1;
+};
+
+// The next changes of a log. A reader that has come to `upto` equals the corpus as it was then if
+// `upto` is not before the `end` of any page that it has read, as pages leave out what was removed
+// until they were read.
+struct ChangePage {
+  std::vector<VectorChange> changes;  // ascending
+  uint64_t upto = 0;
+  uint64_t end = 0;  // of the log
+};
+
 }  // namespace ragcache::retrieval

@@ -81,13 +81,13 @@ class DocumentStore {
 
   // The corpus' last committed change; they count from 1 and grow, not always by 1.
   uint64_t last_sequence(CorpusNumber corpus) const;
-  // The changes after `sequence`, ascending, at most `limit`; from 0 they list the vectors that
-  // there are. An addition that has been removed since is left out, so a removal may be of a vector
-  // that the reader never saw. Vectors of other embedding models are left out. OUT_OF_RANGE: the
-  // log does not reach back to `sequence`, or the store has not come to it (it is an older copy):
-  // begin anew from 0. REQUIRES: limit > 0.
-  absl::StatusOr<std::vector<VectorChange>> changes_after(CorpusNumber corpus, uint64_t sequence,
-                                                          uint32_t limit);
+  // Of the next `limit` changes after `position`, those of `part`; from sequence 0 they list the
+  // vectors that there are. An addition that has been removed since is left out, so a removal may
+  // be of a vector that the reader never saw. Vectors of other embedding models are left out.
+  // OUT_OF_RANGE: the log has forgotten removals that the reader needs, or the store has not come
+  // to its position (it is an older copy): begin anew from 0. REQUIRES: limit > 0.
+  absl::StatusOr<ChangePage> changes_after(CorpusNumber corpus, const LogPosition& position,
+                                           uint32_t limit, const LogPart& part = {});
   // Vectors made by this store's embedding model, ascending.
   absl::StatusOr<std::vector<VectorId>> current_vectors(CorpusNumber corpus);
   // Calls `visit(id, embedding)` for those of `vectors` that are stored.

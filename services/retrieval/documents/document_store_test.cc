@@ -301,7 +301,7 @@ TEST_F(DocumentStoreTest, KeepsCorporaApart) {
   ASSERT_TRUE(store->delete_corpus(notes).ok());
   EXPECT_EQ(store->document_count(), 1u);
   EXPECT_THAT(store->find_by_id(notes, std::vector<std::string>{"a"}).value()[0], IsEmpty());
-  EXPECT_THAT(store->changes_after(notes, 0, 10).value(), IsEmpty());
+  EXPECT_THAT(store->changes_after(notes, {}, 10).value().changes, IsEmpty());
   EXPECT_EQ(store->begin_write()->erase(notes, "a").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store->delete_corpus(notes).code(), absl::StatusCode::kNotFound);
 

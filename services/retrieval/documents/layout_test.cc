@@ -109,7 +109,7 @@ TEST_F(LayoutTest, BringsTheDocumentsOfVersion1IntoTheDefaultCorpus) {
                 ElementsAre(1, 0));
     // An index file of version 1 fits: its vectors have their numbers.
     EXPECT_THAT(store->current_vectors(corpus).value(), ElementsAre(1, 3));
-    const auto changes = store->changes_after(corpus, 0, 10).value();
+    const auto changes = store->changes_after(corpus, {}, 10).value().changes;
     ASSERT_THAT(changes, SizeIs(2));
     EXPECT_EQ(changes[0].placement, placement_of("a"));
     EXPECT_THAT(changes[0].embedding, ElementsAre(1, 2, 3, 6));
@@ -118,7 +118,8 @@ TEST_F(LayoutTest, BringsTheDocumentsOfVersion1IntoTheDefaultCorpus) {
   // The number of a deleted document's vector does not come back.
   auto store = open();
   EXPECT_THAT(put(*store, document("new", "x")).vectors, ElementsAre(5));
-  EXPECT_THAT(store->changes_after(default_corpus(*store), 3, 10).value(), SizeIs(1));
+  EXPECT_THAT(store->changes_after(default_corpus(*store), {.sequence = 3}, 10).value().changes,
+              SizeIs(1));
 }
 
 TEST_F(LayoutTest, BringsOverAnEmptyStoreOfVersion1) {

@@ -61,14 +61,14 @@ absl::StatusOr<std::unique_ptr<GrowingIndex>> GrowingIndex::load(const std::stri
                                                                  const IndexOptions& options,
                                                                  const IndexIdentity& identity,
                                                                  VectorReader originals) {
-  RAG_ASSIGN_OR_RETURN(std::shared_ptr<FaissIndex> index, load_index_file(path, options, identity));
+  RAG_ASSIGN_OR_RETURN(LoadedIndex loaded, load_index_file(path, options, identity));
   return std::unique_ptr<GrowingIndex>(
-      new GrowingIndex(options, std::move(index), std::move(originals)));
+      new GrowingIndex(options, std::move(loaded.index), std::move(originals)));
 }
 
 absl::Status GrowingIndex::save(const std::string& path, const IndexIdentity& identity) const {
   const std::lock_guard lock(write_mutex_);
-  return save_index_file(path, *current(), options_, identity);
+  return save_index_file(path, *current(), options_, identity, {});
 }
 
 absl::Status GrowingIndex::add(std::span<const int64_t> ids, std::span<const float> vectors) {

@@ -21,7 +21,7 @@ namespace {
 using Kind = IndexOptions::Kind;
 
 constexpr std::array<char, 8> kMagic = {'R', 'A', 'G', 'C', 'I', 'D', 'X', '\n'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 // As it lies in the file: little-endian, no padding.
 struct Header {
@@ -34,12 +34,15 @@ struct Header {
   uint32_t is_refined;     // whether vectors lie beside their codes
   uint32_t reserved;
   uint64_t payload_bytes;
+  int64_t corpus;
+  uint64_t generation;
+  IndexPosition position;
   Digest store_id;
   Digest embedding_model;
   Digest payload_digest;
   Digest header_digest;  // of all bytes before it
 };
-static_assert(sizeof(Header) == 64 + 4 * 32 && alignof(Header) == 8);
+static_assert(sizeof(Header) == 64 + 5 * 8 + 4 * 32 && alignof(Header) == 8);
 static_assert(std::is_trivially_copyable_v<Header>);
 
 std::span<const uint8_t> bytes_of(const Header& header) {
@@ -110,7 +113,8 @@ absl::StatusOr<std::shared_ptr<FaissIndex>> read_index(const Header& header, std
 }  // namespace
 
 absl::Status save_index_file(const std::string& path, const FaissIndex& index,
-                             const IndexOptions& options, const IndexIdentity& identity) {
+                             const IndexOptions& options, const IndexIdentity& identity,
+                             const IndexPosition& position) {
   const auto* ivf = dynamic_cast<const IvfIndex*>(&index);
   Header header = {};
   header.magic = kMagic;
@@ -120,6 +124,9 @@ absl::Status save_index_file(const std::string& path, const FaissIndex& index,
   header.vectors = index.size();
   header.trained_bytes = ivf != nullptr ? ivf->trained().bytes.size() : 0;
   header.is_refined = options.refine_factor > 0;
+  header.corpus = identity.corpus;
+  header.generation = identity.generation;
+  header.position = position;
   header.store_id = identity.store_id;
   header.embedding_model = identity.embedding_model;
 
@@ -137,9 +144,8 @@ absl::Status save_index_file(const std::string& path, const FaissIndex& index,
   return file.commit();
 }
 
-absl::StatusOr<std::shared_ptr<FaissIndex>> load_index_file(const std::string& path,
-                                                            const IndexOptions& options,
-                                                            const IndexIdentity& identity) {
+absl::StatusOr<LoadedIndex> load_index_file(const std::string& path, const IndexOptions& options,
+                                            const IndexIdentity& identity) {
   const std::string name = "index file " + path;
   RAG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
   const std::span<const uint8_t> bytes = file.bytes();
@@ -167,6 +173,9 @@ absl::StatusOr<std::shared_ptr<FaissIndex>> load_index_file(const std::string& p
   if (header.embedding_model != identity.embedding_model || header.dimension != options.dimension) {
     return absl::FailedPreconditionError(name + " was made with another embedding model");
   }
+  if (header.corpus != identity.corpus || header.generation != identity.generation) {
+    return absl::FailedPreconditionError(name + " is of another corpus or generation");
+  }
   const std::string_view kind(header.kind.data(), strnlen(header.kind.data(), header.kind.size()));
   const bool is_refined = options.refine_factor > 0;
   if (!is_kind_of(kind, options.kind) ||
@@ -181,7 +190,7 @@ absl::StatusOr<std::shared_ptr<FaissIndex>> load_index_file(const std::string& p
   if ((*index)->size() != header.vectors) {
     return absl::DataLossError(name + " does not hold what its header says");
   }
-  return index;
+  return LoadedIndex{.index = *std::move(index), .position = header.position};
 }
 
 }  // namespace ragcache::retrieval

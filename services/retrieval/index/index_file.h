@@ -13,20 +13,37 @@
 // and its vectors. All are covered by SHA-256, because Faiss' reader trusts the lengths it finds.
 namespace ragcache::retrieval {
 
-// Says what an index file belongs to; a file of another store or model is not used.
+// Says what an index file belongs to; a file of anything else is not used.
 struct IndexIdentity {
   Digest store_id = {};
   Digest embedding_model = {};
+  int64_t corpus = 0;
+  uint64_t generation = 0;
 
   bool operator==(const IndexIdentity&) const = default;
 };
 
-absl::Status save_index_file(const std::string& path, const FaissIndex& index,
-                             const IndexOptions& options, const IndexIdentity& identity);
+// How far the index has come in the change log of its corpus; its owner knows what that means.
+struct IndexPosition {
+  uint64_t applied = 0;
+  uint64_t floor = 0;
+  uint64_t origin = 0;
 
-// Errors as GrowingIndex::load().
-absl::StatusOr<std::shared_ptr<FaissIndex>> load_index_file(const std::string& path,
-                                                            const IndexOptions& options,
-                                                            const IndexIdentity& identity);
+  bool operator==(const IndexPosition&) const = default;
+};
+
+struct LoadedIndex {
+  std::shared_ptr<FaissIndex> index;
+  IndexPosition position;
+};
+
+absl::Status save_index_file(const std::string& path, const FaissIndex& index,
+                             const IndexOptions& options, const IndexIdentity& identity,
+                             const IndexPosition& position);
+
+// NOT_FOUND: no file. DATA_LOSS: damaged. FAILED_PRECONDITION: of another store, embedding model,
+// corpus, generation, program version or options. Each message names the file.
+absl::StatusOr<LoadedIndex> load_index_file(const std::string& path, const IndexOptions& options,
+                                            const IndexIdentity& identity);
 
 }  // namespace ragcache::retrieval

@@ -41,6 +41,25 @@ absl::StatusOr<IndexOptions::Kind> index_kind_from_name(std::string_view name) {
       str_cat("index=", name, " is none of auto, exact, ivf_flat, ivf_pq, ivf_sq8, hnsw"));
 }
 
+std::string_view index_kind_name(IndexOptions::Kind kind) {
+  using Kind = IndexOptions::Kind;
+  switch (kind) {
+    case Kind::kAuto:
+      return "auto";
+    case Kind::kExact:
+      return kExactKind;
+    case Kind::kIvfFlat:
+      return kIvfFlatKind;
+    case Kind::kIvfPq:
+      return kIvfPqKind;
+    case Kind::kIvfSq8:
+      return kIvfSq8Kind;
+    case Kind::kHnsw:
+      return kHnswKind;
+  }
+  RAG_CHECK(false);
+}
+
 absl::Status check_index_options(const IndexOptions& options) {
   RAG_RETURN_IF_ERROR(check_range("dimension", options.dimension, 1, kDimensionMax));
   RAG_RETURN_IF_ERROR(check_range("ivf_lists", options.ivf_lists, 0, kListsMax));

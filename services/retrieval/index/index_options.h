@@ -36,10 +36,13 @@ struct IndexOptions {
   uint32_t hnsw_m = 32;        // neighbours of a vector, twice as many in the lowest layer
   uint32_t ef_construction = 100;
   uint32_t ef_search = 64;
+
+  bool operator==(const IndexOptions&) const = default;
 };
 
 // auto, or one of the names above. INVALID_ARGUMENT: another name.
 absl::StatusOr<IndexOptions::Kind> index_kind_from_name(std::string_view name);
+std::string_view index_kind_name(IndexOptions::Kind kind);
 
 // INVALID_ARGUMENT names the option that is out of bounds.
 absl::Status check_index_options(const IndexOptions& options);
