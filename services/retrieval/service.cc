@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "common/strings.h"
@@ -23,8 +24,9 @@ constexpr int kWriteThreads = 2;
 constexpr Duration kSearchTimeoutMax = std::chrono::seconds(30);
 
 Duration timeout_of(const grpc::CallbackServerContext& context) {
-  const auto left = context.deadline() - std::chrono::system_clock::now();
-  return std::clamp<Duration>(left, Duration::zero(), kSearchTimeoutMax);
+  const TimePoint deadline = steady_deadline(context.deadline());
+  if (deadline == TimePoint::max()) return kSearchTimeoutMax;
+  return std::clamp<Duration>(deadline - steady_now(), Duration::zero(), kSearchTimeoutMax);
 }
 
 absl::StatusOr<std::vector<std::string>> checked_ids(
