@@ -103,6 +103,10 @@ class Server(Client):
         self.url = f"http://{self.address}"
         wait_until(lambda: self.request("GET", "/readyz")[0] == 200, "readiness")
 
+    def resident_mib(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
     def log_tail(self):
         text = (self.state_dir / "serve.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-20:])

@@ -84,12 +84,14 @@ class BadInput(unittest.TestCase):
 
 
 class Load(unittest.TestCase):
-    """RAG_LOAD_S seconds (default 8) of 16 clients that come and go."""
+    """RAG_LOAD_S seconds (default 8) of RAG_LOAD_CLIENTS clients (default 16) that come and go."""
 
     def test_the_ledger_balances_after_clients_that_disconnect_at_random(self):
         seconds = float(os.environ.get("RAG_LOAD_S", 8))
         seed = int(os.environ.get("RAG_SEED", time.time_ns() % 2**32))
-        print(f"seed {seed} (RAG_SEED), {seconds} s (RAG_LOAD_S)", file=sys.stderr)
+        clients = int(os.environ.get("RAG_LOAD_CLIENTS", 16))
+        print(f"seed {seed} (RAG_SEED), {seconds} s (RAG_LOAD_S), {clients} clients",
+              file=sys.stderr)
         server = Server(kv_memory_mib=96)  # far less than all documents need: it evicts
         self.addCleanup(server.stop)
         server.ingest(facts())
@@ -119,9 +121,18 @@ class Load(unittest.TestCase):
                     response.read()
                     statuses.append(response.status)
 
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            for done in [pool.submit(client, number) for number in range(16)]:
+        resident = []
+
+        def watch():
+            while time.monotonic() < end:
+                resident.append(server.resident_mib())
+                time.sleep(min(1, seconds / 8))  # between two looks; nothing depends on its length
+
+        with concurrent.futures.ThreadPoolExecutor(clients + 1) as pool:
+            watching = pool.submit(watch)
+            for done in [pool.submit(client, number) for number in range(clients)]:
                 done.result()
+            watching.result()
         self.assertGreater(len(statuses), 3)
         self.assertEqual(set(statuses), {200})
         wait_until(lambda: server.cache()["running_requests"] == 0
@@ -133,8 +144,12 @@ class Load(unittest.TestCase):
         self.assertEqual(cache["pinned_nodes"], 0)
         self.assertEqual(cache["ledger_mismatches"], 0)
         self.assertGreater(cache["evicted_nodes"], 0)
-        print(f"{len(statuses)} whole answers, {cache['evicted_nodes']} evictions",
-              file=sys.stderr)
+        # After the first quarter every buffer has met its size.
+        early, late = max(resident[:len(resident) // 4 + 1]), max(resident[-len(resident) // 4:])
+        print(f"{len(statuses)} whole answers, {cache['evicted_nodes']} evictions, resident "
+              f"{early:.0f} MiB in the first quarter, {late:.0f} MiB in the last", file=sys.stderr)
+        if seconds >= 60:
+            self.assertLess(late, early * 1.1)
 
 
 class SuddenEnds(unittest.TestCase):
