@@ -1,28 +1,14 @@
 #include "common/http/inflate.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <random>
 
+#include "common/http/testing.h"
 #include "common/strings.h"
 
 namespace ragcache::http {
 namespace {
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
 
 absl::StatusOr<std::string> inflate_in_pieces(const std::string& bytes, size_t piece,
                                               bool& at_end) {

@@ -1,10 +1,10 @@
-#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "common/http/testing.h"
 #include "common/strings.h"
 #include "tests/fakes/gateway_fixture.h"
 #include "tests/fakes/raw_client.h"
@@ -12,6 +12,7 @@
 namespace ragcache::gateway {
 namespace {
 
+using http::gzip;
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -35,19 +36,6 @@ class RequestsTest : public GatewayTest {
   http::Response chat(http::Headers headers) {
     return send("POST", "/v1/chat/completions", chat_body().dump(), "application/json",
                 std::move(headers));
-  }
-  static std::string gzip(const std::string& text) {
-    z_stream stream{};
-    EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    std::string out(deflateBound(&stream, text.size()), '\0');
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-    stream.avail_in = static_cast<uInt>(text.size());
-    stream.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream.avail_out = static_cast<uInt>(out.size());
-    EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-    out.resize(stream.total_out);
-    deflateEnd(&stream);
-    return out;
   }
   std::string keys_;
 };
