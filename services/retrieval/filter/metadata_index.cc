@@ -32,7 +32,6 @@ void MetadataIndex::add(std::span<const int64_t> vectors, const Metadata& metada
 
 void MetadataIndex::remove(std::span<const int64_t> vectors) {
   const std::unique_lock lock(mutex_);
-  ++version_;
   for (const int64_t vector : vectors) {
     if (!live_.allows(vector)) continue;
     live_.erase(vector);
@@ -107,11 +106,6 @@ std::shared_ptr<const IdSet> MetadataIndex::select(const Filter& filter) const {
     }
   }
   return selected;
-}
-
-uint64_t MetadataIndex::version() const {
-  const std::shared_lock lock(mutex_);
-  return version_;
 }
 
 size_t MetadataIndex::size() const {

@@ -30,9 +30,6 @@ class MetadataIndex {
   std::shared_ptr<const IdSet> select(const Filter& filter) const;
 
   size_t size() const;
-  // Grows with every removal. As long as it is what it was, a selection made meanwhile has every
-  // vector that it had to have.
-  uint64_t version() const;
 
  private:
   using Posting = std::vector<int64_t>;  // ascending; some may have been removed since
@@ -49,7 +46,6 @@ class MetadataIndex {
   std::map<std::string, Field> fields_;
   IdSet live_;
   size_t live_count_ = 0;
-  uint64_t version_ = 0;
   size_t removed_count_ = 0;  // that postings may still have
 };
 
