@@ -35,8 +35,8 @@ class Client:
 
     address = None
 
-    def connect(self):
-        return http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
+    def connect(self, timeout=DEADLINE_S):
+        return http.client.HTTPConnection(self.address, timeout=timeout)
 
     def request(self, method, path, body=None, headers=None):
         """(status, body): the body parsed if it is JSON."""

@@ -93,6 +93,7 @@ class Load(unittest.TestCase):
         print(f"seed {seed} (RAG_SEED), {seconds} s (RAG_LOAD_S), {clients} clients",
               file=sys.stderr)
         server = Server(kv_memory_mib=96)  # far less than all documents need: it evicts
+        patience = 60 + 10 * clients  # all of them may wait before that memory
         self.addCleanup(server.stop)
         server.ingest(facts())
         end = time.monotonic() + seconds
@@ -105,7 +106,7 @@ class Load(unittest.TestCase):
                                  max_tokens=draw.randrange(1, 40),
                                  rag={"documents": [f"fact-{draw.randrange(40)}"
                                                     for _ in range(draw.randrange(1, 4))]})
-                with contextlib.closing(server.connect()) as connection:
+                with contextlib.closing(server.connect(patience)) as connection:
                     connection.request("POST", "/v1/chat/completions", json.dumps(body),
                                        {"Content-Type": "application/json"})
                     kind = draw.randrange(4)
