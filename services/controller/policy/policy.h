@@ -10,22 +10,47 @@
 
 namespace ragcache::controller {
 
+enum class Tier { kDevice, kHost };
+
 // One request's use of one node, as a policy sees it.
 struct NodeAccess {
   SegmentId id;
   uint32_t tokens;
-  bool cached;
+  bool cached;  // on either tier
+  // Of the request, where the node is not cached: its estimated prefill, and what it computes.
+  double cost_seconds = 0;
+  uint32_t new_tokens = 0;
 };
 
-// Decides what the tree gives up first. Knows no I/O, clock or thread; called by the tree alone.
+// Decides what the tree gives up first. Keeps what it remembers of nodes itself, by id, so that
+// history can outlive the nodes. Knows no I/O, clock or thread; called by the tree alone.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
 
   virtual std::string_view name() const = 0;
-  // A request uses the node. Returns the node's priority from now on: of the nodes that may go,
-  // the one of least priority goes first, ties by id.
-  virtual double on_access(const NodeAccess& access) = 0;
+
+  // A request begins; the accesses to its nodes follow, the root's first.
+  virtual void on_request() {}
+  virtual void on_access(const NodeAccess& access) = 0;
+  // The node's priority in the tier as things stand. The tree asks after an access and when a node
+  // comes to the host; of the nodes that may go, the one of least priority goes first, ties by id.
+  virtual double priority(const SegmentId& id, uint32_t tokens, Tier tier) = 0;
+  // A node of this priority was evicted from the tier.
+  virtual void on_evict(Tier tier, double priority) = 0;
+  // The node's KV has left the cache altogether.
+  virtual void on_leave(const SegmentId& id) = 0;
+  // Nothing was ever asked for.
+  virtual void clear() = 0;
+
+  // Whether a node of the device is worth its copy to the host, where what goes for it is worth
+  // `victim`. Both are priorities of the host tier.
+  virtual bool admits_to_host(double /*priority*/, double /*victim*/) const { return true; }
+  // Whether nodes that waiting requests will want go last.
+  virtual bool looks_ahead() const { return false; }
+  // Rises when priorities that were told before no longer compare with those told from now on: the
+  // tree then asks for all of them again.
+  virtual uint64_t epoch() const { return 0; }
 };
 
 // INVALID_ARGUMENT for an unknown name.

@@ -1,34 +1,31 @@
 #include "services/controller/tree/knowledge_tree.h"
 
 #include <algorithm>
-#include <tuple>
+#include <limits>
 
 #include "common/check.h"
 
 namespace ragcache::controller {
+namespace {
 
-struct KnowledgeTree::Node {
-  SegmentId id;
-  Node* parent;  // null for a root
-  uint32_t tokens;
-  uint32_t blocks;
-  uint32_t children = 0;
-  uint32_t users = 0;
-  bool cached = false;
-  bool in_candidates = false;
-  double priority = 0;
-};
+// Of nodes that no request has asked for since the tree began.
+constexpr double kUnclaimed = std::numeric_limits<double>::lowest();
 
-bool KnowledgeTree::Candidate::operator<(const Candidate& other) const {
-  return std::tie(priority, node->id) < std::tie(other.priority, other.node->id);
-}
+bool is_there(Residence residence) { return residence != Residence::kNone; }
 
-KnowledgeTree::KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens)
-    : policy_(policy), block_tokens_(block_tokens) {
+}  // namespace
+
+KnowledgeTree::KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens, uint32_t host_blocks)
+    : policy_(policy),
+      block_tokens_(block_tokens),
+      host_total_(host_blocks),
+      epoch_(policy.epoch()) {
   RAG_CHECK(block_tokens >= 1);
 }
 
 KnowledgeTree::~KnowledgeTree() = default;
+
+// ---- requests
 
 KnowledgeTree::Node* KnowledgeTree::find(const SegmentId& id) const {
   auto it = nodes_.find(id);
@@ -41,11 +38,11 @@ KnowledgeTree::Match KnowledgeTree::match(std::span<const SegmentSpec> chain) co
     const Node* node = find(spec.id);
     if (node == nullptr) break;
     RAG_CHECK(node->tokens == spec.tokens);
-    if (!node->cached) {
-      result.computing = true;
+    if (node->device == Residence::kPending) {
+      result.pending = true;
       break;
     }
-    ++result.cached;
+    ++(node->device == Residence::kReady ? result.device : result.host);
   }
   return result;
 }
@@ -53,23 +50,30 @@ KnowledgeTree::Match KnowledgeTree::match(std::span<const SegmentSpec> chain) co
 void KnowledgeTree::hold(std::span<const SegmentSpec> cached) {
   for (const SegmentSpec& spec : cached) {
     Node* node = find(spec.id);
-    RAG_CHECK(node != nullptr && node->cached);
-    pin(*node);
+    RAG_CHECK(node != nullptr && node->device != Residence::kPending);
+    set_users(*node, node->users + 1);
   }
 }
 
-void KnowledgeTree::acquire(std::span<const SegmentSpec> chain) {
+void KnowledgeTree::acquire(std::span<const SegmentSpec> chain,
+                            const std::optional<RequestCost>& cost) {
+  if (cost.has_value()) policy_.on_request();
+  rescore_if_due();
   Node* parent = nullptr;
   for (const SegmentSpec& spec : chain) {
     Node* node = find(spec.id);
     const bool cached = node != nullptr;
     if (cached) {
-      RAG_CHECK(node->cached && node->parent == parent);
+      RAG_CHECK(node->device != Residence::kPending && node->parent == parent);
     } else {
       node = &insert(spec, parent);
     }
-    pin(*node);
-    node->priority = policy_.on_access({spec.id, spec.tokens, cached});
+    set_users(*node, node->users + 1);
+    if (node->device == Residence::kNone) set_device(*node, Residence::kPending);
+    if (cost.has_value()) {
+      policy_.on_access({spec.id, spec.tokens, cached, cost->seconds, cost->new_tokens});
+    }
+    update(*node, [&] { node->priority = policy_.priority(spec.id, spec.tokens, Tier::kDevice); });
     parent = node;
   }
 }
@@ -78,57 +82,189 @@ void KnowledgeTree::release(std::span<const SegmentSpec> chain) {
   // From the leaf up, so that a node never outlives its parent's place in the tree.
   for (auto spec = chain.rbegin(); spec != chain.rend(); ++spec) {
     Node* node = find(spec->id);
-    RAG_CHECK(node != nullptr);
-    unpin(*node);
-    if (!node->cached) remove(*node);
+    RAG_CHECK(node != nullptr && node->users > 0);
+    if (node->users == 1 && node->device == Residence::kPending) {
+      node->priority = policy_.priority(node->id, node->tokens, Tier::kHost);
+      set_device(*node, Residence::kNone);
+    }
+    set_users(*node, node->users - 1);
+    remove_if_nowhere(*node);
   }
 }
 
-bool KnowledgeTree::set_cached(const SegmentId& id) {
+bool KnowledgeTree::set_on_device(const SegmentId& id) {
   Node* node = find(id);
-  if (node == nullptr || node->cached) return false;
-  RAG_CHECK(node->parent == nullptr || node->parent->cached);
-  node->cached = true;
-  cached_blocks_ += node->blocks;
-  cached_tokens_ += node->tokens;
-  if (node->users > 0) pinned_cached_blocks_ += node->blocks;
-  update_candidate(*node);
+  if (node == nullptr || node->device != Residence::kPending) return false;
+  RAG_CHECK(node->parent == nullptr || node->parent->device == Residence::kReady);
+  set_device(*node, Residence::kReady);
   return true;
 }
 
-bool KnowledgeTree::restore(const SegmentSpec& spec, const SegmentId& parent_id, bool is_root) {
+void KnowledgeTree::set_on_host(const SegmentId& id) {
+  Node* node = find(id);
+  if (node != nullptr && node->host == Residence::kPending) set_host(*node, Residence::kReady);
+}
+
+bool KnowledgeTree::restore(const SegmentSpec& spec, const SegmentId& parent_id, bool is_root,
+                            bool on_device, bool on_host) {
+  RAG_CHECK(on_device || on_host);
   Node* parent = is_root ? nullptr : find(parent_id);
-  if (find(spec.id) != nullptr || (!is_root && (parent == nullptr || !parent->cached)))
+  if (find(spec.id) != nullptr) return false;
+  if (!is_root && parent == nullptr) return false;
+  if (parent != nullptr && ((on_device && parent->device != Residence::kReady) ||
+                            (on_host && parent->host != Residence::kReady))) {
     return false;
-  Node& node = insert(spec, parent);
-  node.priority = policy_.on_access({spec.id, spec.tokens, true});
-  return set_cached(spec.id);
-}
-
-std::vector<SegmentId> KnowledgeTree::evict(uint32_t blocks) {
-  std::vector<SegmentId> evicted;
-  if (blocks > evictable_blocks()) return evicted;
-  uint32_t freed = 0;
-  while (freed < blocks) {
-    RAG_CHECK(!candidates_.empty());
-    Node& node = *candidates_.begin()->node;
-    freed += node.blocks;
-    evicted.push_back(node.id);
-    remove(node);  // the parent may become a candidate
   }
-  return evicted;
+  if (on_host && blocks_of(spec.tokens) > host_total_ - host_blocks_) return false;
+  Node& node = insert(spec, parent);
+  node.priority = kUnclaimed;
+  if (on_device) set_device(node, Residence::kReady);
+  if (on_host) set_host(node, Residence::kReady);
+  return true;
 }
 
-std::vector<SegmentId> KnowledgeTree::remove_subtree(const SegmentId& id) {
+// ---- eviction
+
+std::vector<Move> KnowledgeTree::evict(uint32_t blocks) {
+  std::vector<Move> moves;
+  if (blocks > evictable_blocks()) return moves;
+  rescore_if_due();
+  Candidates& candidates = candidates_[static_cast<size_t>(CandidateKind::kDevice)];
+  for (uint32_t freed = 0; freed < blocks;) {
+    RAG_CHECK(!candidates.empty());
+    Node& node = candidates.least();
+    freed += node.blocks;
+    evict_from_device(node, moves);  // the parent may become a candidate
+  }
+  return moves;
+}
+
+void KnowledgeTree::evict_from_device(Node& node, std::vector<Move>& moves) {
+  policy_.on_evict(Tier::kDevice, node.priority);
+  const bool copied = is_there(node.host) || copy_to_host(node, true, moves);
+  ++(copied ? evictions_.demoted : evictions_.freed);
+  moves.push_back({Move::Kind::kDropDevice, node.id, node.blocks});
+  update(node, [&] {
+    if (copied) node.priority = policy_.priority(node.id, node.tokens, Tier::kHost);
+  });
+  set_device(node, Residence::kNone);
+  remove_if_nowhere(node);
+}
+
+std::vector<Move> KnowledgeTree::replicate(const SegmentId& id, bool make_room) {
+  std::vector<Move> moves;
+  Node* node = find(id);
+  if (node == nullptr || node->device != Residence::kReady || is_there(node->host)) return moves;
+  if (!make_room) {
+    uint32_t blocks = 0;
+    for (const Node* step = node; step != nullptr && !is_there(step->host); step = step->parent) {
+      blocks += step->blocks;
+    }
+    if (blocks > host_total_ - host_blocks_) return moves;
+  }
+  copy_to_host(*node, false, moves);
+  return moves;
+}
+
+bool KnowledgeTree::copy_to_host(Node& node, bool release_copies, std::vector<Move>& moves) {
+  std::vector<Node*> path;  // those without a copy, the deepest first
+  uint32_t blocks = 0;
+  Node* copied = &node;
+  for (; copied != nullptr && !is_there(copied->host); copied = copied->parent) {
+    path.push_back(copied);
+    blocks += copied->blocks;
+  }
+  // What the ancestors have there stays; do not empty the host for what will not fit beside it.
+  uint32_t above = 0;
+  for (const Node* step = copied; step != nullptr; step = step->parent) above += step->blocks;
+  if (uint64_t{blocks} + above > host_total_) return false;
+  // As if it had the child already, lest its own copy makes room for it.
+  if (copied != nullptr) update(*copied, [&] { ++copied->host_children; });
+  const double priority = policy_.priority(node.id, node.tokens, Tier::kHost);
+  const bool fits = make_host_room(blocks, release_copies, priority, moves);
+  if (copied != nullptr) update(*copied, [&] { --copied->host_children; });
+  if (!fits) return false;
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    moves.push_back({Move::Kind::kReplicate, (*step)->id, (*step)->blocks});
+    set_host(**step, Residence::kPending);
+  }
+  return true;
+}
+
+bool KnowledgeTree::make_host_room(uint32_t blocks, bool release_copies, double priority,
+                                   std::vector<Move>& moves) {
+  Candidates& alone = candidates_[static_cast<size_t>(CandidateKind::kHost)];
+  Candidates& copies = candidates_[static_cast<size_t>(CandidateKind::kCopy)];
+  while (host_total_ - host_blocks_ < blocks) {
+    if (!alone.empty()) {
+      Node& victim = alone.least();
+      if (!policy_.admits_to_host(priority, victim.priority)) return false;
+      policy_.on_evict(Tier::kHost, victim.priority);
+      ++evictions_.host;
+      drop_from_host(victim, moves);
+    } else if (release_copies && !copies.empty()) {
+      ++evictions_.copies;
+      drop_from_host(copies.least(), moves);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void KnowledgeTree::drop_from_host(Node& node, std::vector<Move>& moves) {
+  moves.push_back({Move::Kind::kDropHost, node.id, node.blocks});
+  set_host(node, Residence::kNone);
+  remove_if_nowhere(node);
+}
+
+std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
+  std::vector<Move> moves;
   Node* top = find(id);
-  if (top == nullptr) return {};
+  if (top == nullptr) return moves;
+  const std::vector<Node*> nodes = subtree(*top);
+  if (tier == Tier::kDevice && top->users > 0) return moves;  // users below are users here
+  for (Node* node : nodes) {
+    const bool is_top = node == top;
+    if (tier == Tier::kHost) {
+      if (!is_there(node->host)) continue;
+      if (!is_top) moves.push_back({Move::Kind::kDropHost, node->id, node->blocks});
+      set_host(*node, Residence::kNone);
+    } else {
+      if (!is_there(node->device)) continue;
+      if (!is_top) moves.push_back({Move::Kind::kDropDevice, node->id, node->blocks});
+      update(*node,
+             [&] { node->priority = policy_.priority(node->id, node->tokens, Tier::kHost); });
+      set_device(*node, Residence::kNone);
+    }
+    remove_if_nowhere(*node);
+  }
+  return moves;
+}
+
+std::vector<Move> KnowledgeTree::clear() {
+  std::vector<Move> moves;
+  Candidates& alone = candidates_[static_cast<size_t>(CandidateKind::kHost)];
+  while (!alone.empty()) drop_from_host(alone.least(), moves);
+  Candidates& device = candidates_[static_cast<size_t>(CandidateKind::kDevice)];
+  while (!device.empty()) {
+    Node& node = device.least();
+    if (is_there(node.host)) drop_from_host(node, moves);
+    moves.push_back({Move::Kind::kDropDevice, node.id, node.blocks});
+    set_device(node, Residence::kNone);
+    remove_if_nowhere(node);
+  }
+  policy_.clear();
+  return moves;
+}
+
+std::vector<KnowledgeTree::Node*> KnowledgeTree::subtree(Node& top) const {
   // Rare, so a scan is fine: nodes do not know their children.
   std::vector<std::pair<uint32_t, Node*>> below;  // depth under the top, node
   for (const auto& [unused, node] : nodes_) {
     uint32_t depth = 0;
-    for (Node* step = node.get(); step != nullptr; step = step->parent, ++depth) {
-      if (step != top) continue;
-      if (node->users > 0) return {};
+    for (const Node* step = node.get(); step != nullptr; step = step->parent, ++depth) {
+      if (step != &top) continue;
       below.emplace_back(depth, node.get());
       break;
     }
@@ -136,112 +272,242 @@ std::vector<SegmentId> KnowledgeTree::remove_subtree(const SegmentId& id) {
   std::sort(below.begin(), below.end(), [](const auto& a, const auto& b) {
     return std::tie(b.first, a.second->id) < std::tie(a.first, b.second->id);
   });
-  std::vector<SegmentId> removed;
-  for (const auto& [unused, node] : below) {
-    removed.push_back(node->id);
-    remove(*node);
-  }
-  return removed;
+  std::vector<Node*> nodes;  // children before parents
+  for (const auto& [unused, node] : below) nodes.push_back(node);
+  return nodes;
 }
 
-std::vector<SegmentId> KnowledgeTree::clear() { return evict(evictable_blocks()); }
+// ---- what waits, what is kept
+
+void KnowledgeTree::expect(std::span<const SegmentSpec> chain) {
+  for (const SegmentSpec& spec : chain) {
+    const uint32_t expected = ++expected_[spec.id];
+    if (Node* node = find(spec.id)) update(*node, [&] { node->expected = expected; });
+  }
+}
+
+void KnowledgeTree::unexpect(std::span<const SegmentSpec> chain) {
+  for (const SegmentSpec& spec : chain) {
+    auto it = expected_.find(spec.id);
+    RAG_CHECK(it != expected_.end());
+    const uint32_t expected = --it->second;
+    if (expected == 0) expected_.erase(it);
+    if (Node* node = find(spec.id)) update(*node, [&] { node->expected = expected; });
+  }
+}
+
+bool KnowledgeTree::keep(std::span<const SegmentSpec> chain, bool kept) {
+  Node* node = chain.empty() ? nullptr : find(chain.back().id);
+  if (node == nullptr || (node->device != Residence::kReady && !is_there(node->host))) return false;
+  if (node->kept == kept) return true;
+  set_kept(*node, kept);
+  kept_nodes_ += kept ? 1 : -1;
+  return true;
+}
+
+void KnowledgeTree::for_each(const std::function<void(const TreeNode&)>& visit) const {
+  std::vector<std::pair<uint32_t, const Node*>> order;
+  for (const auto& [unused, node] : nodes_) {
+    uint32_t depth = 0;
+    for (const Node* step = node->parent; step != nullptr; step = step->parent) ++depth;
+    order.emplace_back(depth, node.get());
+  }
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->id) < std::tie(b.first, b.second->id);
+  });
+  for (const auto& [unused, node] : order) visit(*node);
+}
+
+// ---- one node's states
 
 KnowledgeTree::Node& KnowledgeTree::insert(const SegmentSpec& spec, Node* parent) {
-  auto owned = std::make_unique<Node>(Node{spec.id, parent, spec.tokens, blocks_of(spec.tokens)});
+  auto owned = std::make_unique<Node>();
   Node& node = *owned;
+  node.id = spec.id;
+  node.parent = parent;
+  node.name = spec.name;
+  node.tokens = spec.tokens;
+  node.blocks = blocks_of(spec.tokens);
+  if (auto it = expected_.find(spec.id); it != expected_.end()) node.expected = it->second;
   const bool inserted = nodes_.emplace(spec.id, std::move(owned)).second;
   RAG_CHECK(inserted);
-  if (parent != nullptr) {
-    ++parent->children;
-    update_candidate(*parent);
-  }
+  if (parent != nullptr) update(*parent, [&] { ++parent->children; });
   return node;
 }
 
-void KnowledgeTree::remove(Node& node) {
-  RAG_CHECK(node.users == 0 && node.children == 0);
-  if (node.in_candidates) candidates_.erase({node.priority, &node});
-  if (node.cached) {
-    cached_blocks_ -= node.blocks;
-    cached_tokens_ -= node.tokens;
+void KnowledgeTree::remove_if_nowhere(Node& node) {
+  if (is_there(node.device) || is_there(node.host) || node.users > 0) return;
+  RAG_CHECK(node.children == 0);
+  if (node.kept) {  // only a loss takes a kept node
+    set_kept(node, false);
+    --kept_nodes_;
+  }
+  const SegmentId id = node.id;
+  Node* parent = node.parent;
+  nodes_.erase(id);
+  if (parent != nullptr) update(*parent, [&] { --parent->children; });
+  policy_.on_leave(id);
+}
+
+template <typename Change>
+void KnowledgeTree::update(Node& node, Change change) {
+  for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
+    if (candidates_[kind].contains(node)) candidates_[kind].erase(node);
+  }
+  change();
+  for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
+    if (may_go(node, static_cast<CandidateKind>(kind))) candidates_[kind].insert(node);
+  }
+}
+
+bool KnowledgeTree::may_go(const Node& node, CandidateKind kind) const {
+  switch (kind) {
+    case CandidateKind::kDevice:
+      return node.device == Residence::kReady && node.device_children == 0 && !is_held(node);
+    case CandidateKind::kHost:
+      return node.device == Residence::kNone && is_there(node.host) && node.children == 0 &&
+             !is_held(node);
+    case CandidateKind::kCopy:
+      // A copy may go under the feet of those who use the node on the device.
+      return node.device == Residence::kReady && is_there(node.host) && node.host_children == 0 &&
+             !is_kept(node);
+  }
+  return false;
+}
+
+void KnowledgeTree::set_device(Node& node, Residence to) {
+  const Residence from = node.device;
+  const bool was_cached = from == Residence::kReady || is_there(node.host);
+  update(node, [&] { node.device = to; });
+  const bool is_cached = to == Residence::kReady || is_there(node.host);
+  if (was_cached != is_cached) cached_tokens_ += is_cached ? node.tokens : -uint64_t{node.tokens};
+  if (from == Residence::kReady) {
+    device_blocks_ -= node.blocks;
+    device_tokens_ -= node.tokens;
+    if (is_held(node)) held_blocks_ -= node.blocks;
+  }
+  if (to == Residence::kReady) {
+    device_blocks_ += node.blocks;
+    device_tokens_ += node.tokens;
+    if (is_held(node)) held_blocks_ += node.blocks;
   }
   Node* parent = node.parent;
-  nodes_.erase(SegmentId(node.id));  // a copy: the key must not live in what is erased
-  if (parent != nullptr) {
-    --parent->children;
-    update_candidate(*parent);
+  if (parent != nullptr && is_there(from) != is_there(to)) {
+    update(*parent, [&] { parent->device_children += is_there(to) ? 1 : -1; });
   }
 }
 
-bool KnowledgeTree::is_candidate(const Node& node) const {
-  return node.cached && node.users == 0 && node.children == 0;
-}
-
-void KnowledgeTree::update_candidate(Node& node) {
-  const bool wanted = is_candidate(node);
-  if (wanted == node.in_candidates) return;
-  // While a node is a candidate its priority does not change: an access pins it first.
-  if (wanted) {
-    candidates_.insert({node.priority, &node});
+void KnowledgeTree::set_host(Node& node, Residence to) {
+  const Residence from = node.host;
+  const bool was_cached = is_there(from) || node.device == Residence::kReady;
+  update(node, [&] { node.host = to; });
+  const bool is_cached = is_there(to) || node.device == Residence::kReady;
+  if (was_cached != is_cached) cached_tokens_ += is_cached ? node.tokens : -uint64_t{node.tokens};
+  if (is_there(from) == is_there(to)) return;
+  if (is_there(to)) {
+    host_blocks_ += node.blocks;
+    host_tokens_ += node.tokens;
   } else {
-    candidates_.erase({node.priority, &node});
+    host_blocks_ -= node.blocks;
+    host_tokens_ -= node.tokens;
   }
-  node.in_candidates = wanted;
-}
-
-void KnowledgeTree::pin(Node& node) {
-  if (node.users++ == 0) {
-    ++pinned_nodes_;
-    if (node.cached) pinned_cached_blocks_ += node.blocks;
-    update_candidate(node);
+  if (Node* parent = node.parent) {
+    update(*parent, [&] { parent->host_children += is_there(to) ? 1 : -1; });
   }
 }
 
-void KnowledgeTree::unpin(Node& node) {
-  RAG_CHECK(node.users > 0);
-  if (--node.users == 0) {
-    --pinned_nodes_;
-    if (node.cached) pinned_cached_blocks_ -= node.blocks;
-    update_candidate(node);
+void KnowledgeTree::set_users(Node& node, uint32_t users) {
+  const bool was_held = is_held(node);
+  if ((node.users > 0) != (users > 0)) pinned_nodes_ += users > 0 ? 1 : -1;
+  update(node, [&] { node.users = users; });
+  if (was_held != is_held(node) && node.device == Residence::kReady) {
+    held_blocks_ += is_held(node) ? node.blocks : -node.blocks;
+  }
+}
+
+void KnowledgeTree::set_kept(Node& node, bool kept) {
+  // Ancestors follow, as far as nothing else keeps them.
+  for (Node* step = &node; step != nullptr; step = step->parent) {
+    const bool was_kept = is_kept(*step);
+    const bool was_held = is_held(*step);
+    update(*step, [&] {
+      if (step == &node) {
+        step->kept = kept;
+      } else {
+        step->kept_children += kept ? 1 : -1;
+      }
+    });
+    if (was_held != is_held(*step) && step->device == Residence::kReady) {
+      held_blocks_ += is_held(*step) ? step->blocks : -step->blocks;
+    }
+    if (was_kept == is_kept(*step)) return;
+  }
+}
+
+void KnowledgeTree::rescore_if_due() {
+  if (policy_.epoch() == epoch_) return;
+  epoch_ = policy_.epoch();
+  for (auto& [unused, node] : nodes_) {
+    const Tier tier = is_there(node->device) ? Tier::kDevice : Tier::kHost;
+    update(*node, [&] { node->priority = policy_.priority(node->id, node->tokens, tier); });
   }
 }
 
 void KnowledgeTree::check_invariants() const {
-  uint32_t cached_blocks = 0;
-  uint32_t pinned_cached_blocks = 0;
-  uint64_t cached_tokens = 0;
-  size_t pinned = 0;
-  size_t candidates = 0;
-  absl::flat_hash_map<const Node*, uint32_t> children;
-  for (const auto& [id, node] : nodes_) {
-    RAG_CHECK(id == node->id);
-    if (node->cached) {
-      cached_blocks += node->blocks;
-      cached_tokens += node->tokens;
-      if (node->users > 0) pinned_cached_blocks += node->blocks;
-    } else {
-      RAG_CHECK(node->users > 0);
+  struct Counts {
+    uint32_t children = 0, device = 0, host = 0, kept = 0;
+  };
+  absl::flat_hash_map<const Node*, Counts> below;
+  uint32_t device_blocks = 0, held_blocks = 0, host_blocks = 0;
+  uint64_t device_tokens = 0, host_tokens = 0, cached_tokens = 0;
+  size_t pinned = 0, kept = 0;
+  std::array<size_t, kCandidateKinds> candidates{};
+  for (const auto& [id, owned] : nodes_) {
+    const Node& node = *owned;
+    RAG_CHECK(id == node.id && node.blocks == blocks_of(node.tokens));
+    RAG_CHECK(is_there(node.device) || is_there(node.host));
+    RAG_CHECK(node.device != Residence::kPending || node.users > 0);
+    if (node.device == Residence::kReady) {
+      device_blocks += node.blocks;
+      device_tokens += node.tokens;
+      if (is_held(node)) held_blocks += node.blocks;
     }
-    if (node->users > 0) ++pinned;
-    if (const Node* parent = node->parent) {
+    if (is_there(node.host)) {
+      host_blocks += node.blocks;
+      host_tokens += node.tokens;
+    }
+    if (node.device == Residence::kReady || is_there(node.host)) cached_tokens += node.tokens;
+    if (node.users > 0) ++pinned;
+    if (node.kept) ++kept;
+    if (const Node* parent = node.parent) {
       RAG_CHECK(find(parent->id) == parent);
-      RAG_CHECK(parent->cached || !node->cached);
-      RAG_CHECK(parent->users >= (node->users > 0 ? 1u : 0u));
-      ++children[parent];
+      RAG_CHECK(!is_there(node.device) || is_there(parent->device));
+      RAG_CHECK(node.device != Residence::kReady || parent->device == Residence::kReady);
+      RAG_CHECK(!is_there(node.host) || is_there(parent->host));
+      RAG_CHECK(node.users == 0 || parent->users > 0);
+      Counts& counts = below[parent];
+      ++counts.children;
+      counts.device += is_there(node.device);
+      counts.host += is_there(node.host);
+      counts.kept += is_kept(node);
     }
-    RAG_CHECK(node->in_candidates == is_candidate(*node));
-    if (node->in_candidates) {
-      ++candidates;
-      RAG_CHECK(candidates_.contains({node->priority, node.get()}));
+    for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
+      RAG_CHECK(candidates_[kind].contains(node) == may_go(node, static_cast<CandidateKind>(kind)));
+      candidates[kind] += candidates_[kind].contains(node);
     }
   }
   for (const auto& [id, node] : nodes_) {
-    auto it = children.find(node.get());
-    RAG_CHECK(node->children == (it == children.end() ? 0 : it->second));
+    const Counts& counts = below[node.get()];
+    RAG_CHECK(node->children == counts.children && node->device_children == counts.device);
+    RAG_CHECK(node->host_children == counts.host && node->kept_children == counts.kept);
   }
-  RAG_CHECK(candidates == candidates_.size());
-  RAG_CHECK(cached_blocks == cached_blocks_ && pinned_cached_blocks == pinned_cached_blocks_);
-  RAG_CHECK(cached_tokens == cached_tokens_ && pinned == pinned_nodes_);
+  for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
+    RAG_CHECK(candidates[kind] == candidates_[kind].size() && candidates_[kind].ordered());
+  }
+  RAG_CHECK(device_blocks == device_blocks_ && held_blocks == held_blocks_);
+  RAG_CHECK(host_blocks == host_blocks_ && host_blocks <= host_total_);
+  RAG_CHECK(device_tokens == device_tokens_ && host_tokens == host_tokens_);
+  RAG_CHECK(cached_tokens == cached_tokens_ && pinned == pinned_nodes_ && kept == kept_nodes_);
 }
 
 }  // namespace ragcache::controller

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <set>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/ids.h"
 #include "services/controller/policy/policy.h"
+#include "services/controller/tree/candidates.h"
+#include "services/controller/tree/node.h"
 
 namespace ragcache::controller {
 
@@ -17,100 +20,184 @@ namespace ragcache::controller {
 struct SegmentSpec {
   SegmentId id;
   uint32_t tokens;
+  std::string name{};  // of the document, for people
 };
 
-// The knowledge tree (spec §1): which segments the worker's device tier holds, what is in use, and
-// what goes next. A node's key is its segment id, which stands for its tokens after exactly its
-// ancestors' tokens; so a replaced document never meets its old KV. Roots are system prompts.
+// What the worker must do for the tree to be right, in this order.
+struct Move {
+  enum class Kind : uint8_t { kReplicate, kDropDevice, kDropHost };
+  Kind kind;
+  SegmentId id;
+  uint32_t blocks;
+  bool operator==(const Move&) const = default;
+};
+
+// Estimated prefill time of a request, and how many tokens of it are not cached.
+struct RequestCost {
+  double seconds = 0;
+  uint32_t new_tokens = 0;
+};
+
+// The knowledge tree (RAGCache, spec §1): which segments the worker holds on which tier, what is in
+// use, and what goes next. A node's key is its segment id, which stands for its tokens after
+// exactly its ancestors' tokens; so a replaced document never meets its old KV. Roots are system
+// prompts.
 //
-// A node is `computing` from its request's admission to SegmentReady, then `cached`. Invariants at
-// all times: a node's parent is in the tree; a cached node's parent is cached; a node in use has
-// all its ancestors in use; the candidates for eviction are exactly the cached nodes without
-// children and without users.
+// Placement, at all times: a node that is on the device, or on its way, has its parent there; a
+// node that has a host copy, or is getting one, has a parent that does too; a node in use has all
+// its ancestors in use; one that is nowhere is not in the tree.
 //
-// Owned by one GroupActor; no locks. Matching is O(segments of the request), eviction O(log n) a
-// node.
+// Eviction from the device takes the node of least priority of those with no child there, and gives
+// it to the host: swapped out only once, since a host copy stays until its node leaves the cache
+// (§2). A copy needs copies of all ancestors, or a lost device would leave it out of reach: these
+// are made first. Room on the host comes from nodes that are there alone, least priority first,
+// then from copies of what the device has, leaf first; where neither gives enough the node is
+// freed instead. A host that loses a node to make room loses it altogether.
+//
+// All decisions take effect here at once and are returned as moves for the worker, which carries
+// them out in order. Owned by one GroupActor; no locks. Matching is O(segments of the request),
+// eviction O(log n) a node.
 class KnowledgeTree {
  public:
-  struct Node;
-
-  // REQUIRES: block_tokens >= 1. `policy` outlives the tree.
-  KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens);
+  // REQUIRES: block_tokens >= 1. `policy` outlives the tree. `host_blocks` 0: no host tier.
+  KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens, uint32_t host_blocks);
   ~KnowledgeTree();
   KnowledgeTree(const KnowledgeTree&) = delete;
   KnowledgeTree& operator=(const KnowledgeTree&) = delete;
 
   struct Match {
-    size_t cached = 0;       // leading segments that are cached
-    bool computing = false;  // the next one is being computed by some request
+    size_t device = 0;     // leading segments that are on the device
+    size_t host = 0;       // those that follow and have a host copy
+    bool pending = false;  // the next one is being computed or loaded by some request
+    size_t cached() const { return device + host; }
   };
   Match match(std::span<const SegmentSpec> chain) const;
 
   // Keeps cached nodes from eviction until release(), without counting as an access.
-  // REQUIRES: every segment of `cached` is cached.
+  // REQUIRES: every segment of `cached` is cached on some tier.
   void hold(std::span<const SegmentSpec> cached);
 
-  // Takes the whole chain into use: its cached nodes, and new `computing` ones for the rest; tells
-  // the policy of each access. REQUIRES: !match(chain).computing.
-  void acquire(std::span<const SegmentSpec> chain);
+  // Takes the whole chain into use. What is not on the device becomes pending there, to be computed
+  // or loaded. REQUIRES: !match(chain).pending. With a cost the policy is told of each access; a
+  // request that comes again has none.
+  void acquire(std::span<const SegmentSpec> chain, const std::optional<RequestCost>& cost);
 
-  // Ends one use or hold of the chain. Nodes of it that are still computing are removed.
+  // Ends one use or hold of the chain. What is still pending on the device is so no more.
   // REQUIRES: acquired before and not released since.
   void release(std::span<const SegmentSpec> chain);
 
-  // A computing node's KV is complete. False if there is no such node.
-  bool set_cached(const SegmentId& id);
+  // A pending node's KV is complete on the device. False if there is no such node.
+  bool set_on_device(const SegmentId& id);
+  // The copy that a kReplicate asked for is complete.
+  void set_on_host(const SegmentId& id);
 
-  // Takes over a node that the worker held before; false if it is here already or its parent is not
-  // cached here. `parent` is ignored for a root.
-  bool restore(const SegmentSpec& spec, const SegmentId& parent, bool is_root);
+  // Takes over a node that the worker held before, of least priority until a request wants it;
+  // false if it is here already or its parent is not where it must be. `parent` is ignored for a
+  // root. REQUIRES: one of the tiers.
+  bool restore(const SegmentSpec& spec, const SegmentId& parent, bool is_root, bool on_device,
+               bool on_host);
 
-  // Removes unused nodes, least priority first, until `blocks` are freed; returns their ids in the
-  // order of removal. Removes nothing and returns none if that many cannot be freed.
-  std::vector<SegmentId> evict(uint32_t blocks);
+  // Moves nodes off the device, least priority first, until `blocks` are free there. Moves nothing
+  // if that many cannot be.
+  std::vector<Move> evict(uint32_t blocks);
 
-  // Removes a node that turned out to be gone, with its descendants, unless any of them is in use.
-  // Returns the removed ids, children before parents.
-  std::vector<SegmentId> remove_subtree(const SegmentId& id);
+  // Gives a node of the device a host copy, and its ancestors: where the host has room, or, if
+  // `make_room`, can make it out of nodes that are there alone. None if not.
+  std::vector<Move> replicate(const SegmentId& id, bool make_room);
 
-  // Removes every node not in use, children before parents.
-  std::vector<SegmentId> clear();
+  // A node turned out to be gone from the device, or its host copy to be unusable. Removes it and
+  // its descendants from that tier; from the device only if none of them is in use. The worker no
+  // longer has the copy itself, so it is not among the moves.
+  std::vector<Move> lose(const SegmentId& id, Tier tier);
+
+  // Removes every node that is neither in use nor kept, from both tiers; history too.
+  std::vector<Move> clear();
+
+  // Waiting requests will want the chain, or no longer wait.
+  void expect(std::span<const SegmentSpec> chain);
+  void unexpect(std::span<const SegmentSpec> chain);
+
+  // Keeps the last node of the chain, and so its ancestors, from leaving their tiers, or lets it go
+  // again. False if it is not cached.
+  bool keep(std::span<const SegmentSpec> chain, bool kept);
+
+  // Every node, parents before children.
+  void for_each(const std::function<void(const TreeNode&)>& visit) const;
 
   uint32_t blocks_of(uint32_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
-  uint32_t cached_blocks() const { return cached_blocks_; }
+  // Blocks of nodes that are ready on the device.
+  uint32_t device_blocks() const { return device_blocks_; }
+  uint64_t device_tokens() const { return device_tokens_; }
+  // Blocks of host copies, complete or not.
+  uint32_t host_blocks() const { return host_blocks_; }
+  uint64_t host_tokens() const { return host_tokens_; }
+  uint64_t cached_tokens() const { return cached_tokens_; }  // on either tier, each node once
   // Blocks that evict() could free.
-  uint32_t evictable_blocks() const { return cached_blocks_ - pinned_cached_blocks_; }
-  uint64_t cached_tokens() const { return cached_tokens_; }
+  uint32_t evictable_blocks() const { return device_blocks_ - held_blocks_; }
   size_t node_count() const { return nodes_.size(); }
   size_t pinned_nodes() const { return pinned_nodes_; }
+  size_t kept_nodes() const { return kept_nodes_; }
+  struct Evictions {
+    uint64_t demoted = 0;  // device to host
+    uint64_t freed = 0;    // from the device, with no copy
+    uint64_t host = 0;     // from the host, and so from the cache
+    uint64_t copies = 0;   // host copies of nodes of the device
+  };
+  const Evictions& evictions() const { return evictions_; }
 
   // Aborts if an invariant is broken. O(n), for tests and after faults.
   void check_invariants() const;
 
  private:
-  struct Candidate {
-    double priority;
-    Node* node;
-    bool operator<(const Candidate& other) const;
-  };
+  using Node = TreeNode;
 
   Node* find(const SegmentId& id) const;
   Node& insert(const SegmentSpec& spec, Node* parent);
-  void remove(Node& node);
-  void update_candidate(Node& node);
-  bool is_candidate(const Node& node) const;
-  void pin(Node& node);
-  void unpin(Node& node);
+  // Removes the node if it is on no tier, and tells the policy.
+  void remove_if_nowhere(Node& node);
+  void set_device(Node& node, Residence to);
+  void set_host(Node& node, Residence to);
+  void set_users(Node& node, uint32_t users);
+  void set_kept(Node& node, bool kept);
+  static bool is_kept(const Node& node) { return node.kept || node.kept_children > 0; }
+  // Nothing takes it off its tier. So are then its ancestors.
+  static bool is_held(const Node& node) { return node.users > 0 || is_kept(node); }
+  bool may_go(const Node& node, CandidateKind kind) const;
+  // Takes the node out of the candidates, changes it, and puts it back where it now belongs.
+  template <typename Change>
+  void update(Node& node, Change change);
+  void rescore_if_due();
+
+  void evict_from_device(Node& node, std::vector<Move>& moves);
+  // Host copies of the node and its ancestors, in moves; false, and nothing but room made, if there
+  // is none.
+  bool copy_to_host(Node& node, bool release_copies, std::vector<Move>& moves);
+  bool make_host_room(uint32_t blocks, bool release_copies, double priority,
+                      std::vector<Move>& moves);
+  void drop_from_host(Node& node, std::vector<Move>& moves);
+  std::vector<Node*> subtree(Node& top) const;
 
   EvictionPolicy& policy_;
   const uint32_t block_tokens_;
+  const uint32_t host_total_;
 
   absl::flat_hash_map<SegmentId, std::unique_ptr<Node>> nodes_;
-  std::set<Candidate> candidates_;
-  uint32_t cached_blocks_ = 0;
-  uint32_t pinned_cached_blocks_ = 0;
+  // Of waiting requests; kept apart from the nodes, which may come and go meanwhile.
+  absl::flat_hash_map<SegmentId, uint32_t> expected_;
+  std::array<Candidates, kCandidateKinds> candidates_{Candidates(CandidateKind::kDevice),
+                                                      Candidates(CandidateKind::kHost),
+                                                      Candidates(CandidateKind::kCopy)};
+  uint64_t epoch_ = 0;  // of the policy's priorities
+
+  uint32_t device_blocks_ = 0;
+  uint32_t held_blocks_ = 0;  // of them
+  uint64_t device_tokens_ = 0;
+  uint32_t host_blocks_ = 0;
+  uint64_t host_tokens_ = 0;
   uint64_t cached_tokens_ = 0;
   size_t pinned_nodes_ = 0;
+  size_t kept_nodes_ = 0;
+  Evictions evictions_;
 };
 
 }  // namespace ragcache::controller
