@@ -14,6 +14,7 @@ struct Config {
   std::string cache_policy = "lru";
   std::string system_prompt =
       "You are a helpful assistant. Answer the question from the documents, in a few sentences.";
+  uint32_t cached_prefix_docs = 0;
   uint32_t max_requests = 1024;
   uint32_t max_waiting = 512;
   uint32_t max_running = 16;
@@ -36,6 +37,12 @@ inline void add_options(OptionTable& table, Config& config) {
             {.choices = {"lru"}, .doc = "which documents' KV leaves the cache first"});
   table.add("system_prompt", &config.system_prompt,
             {.doc = "system message of requests that bring none"});
+  table.add("cached_prefix_docs", &config.cached_prefix_docs,
+            {.unit = "documents",
+             .min = 0,
+             .max = 1000,
+             .doc = "leading documents of a prompt whose KV is cached, for a large top_k whose "
+                    "orderings seldom come again; 0: all"});
   table.add("max_requests", &config.max_requests,
             {.unit = "requests", .min = 1, .max = 1e6, .doc = "open requests; more are refused"});
   table.add("max_waiting", &config.max_waiting,

@@ -1,6 +1,7 @@
 #include "services/controller/group_actor.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,12 @@ namespace {
 
 // Decode's share of a reservation at admission; more comes by NeedBlocks.
 constexpr uint32_t kFirstGrowthTokens = 64;
+
+uint32_t tokens_of(std::span<const SegmentSpec> chain) {
+  uint32_t tokens = 0;
+  for (const SegmentSpec& spec : chain) tokens += spec.tokens;
+  return tokens;
+}
 
 }  // namespace
 
@@ -35,15 +42,14 @@ void GroupActor::handle(Submit submit, ActorContext& context) {
   Request request;
   request.submit = std::move(submit);
   request.arrival = arrival;
-  queue_.emplace(arrival, std::move(request));
+  enqueue(std::move(request));
   dispatch(context);
 }
 
 void GroupActor::handle(Withdraw withdraw, ActorContext& context) {
   for (auto it = queue_.begin(); it != queue_.end(); ++it) {
     if (it->second.submit.request_id != withdraw.request_id) continue;
-    Request request = std::move(it->second);
-    queue_.erase(it);
+    Request request = dequeue(it);
     end_withdrawn(request);
     dispatch(context);
     return;
@@ -68,8 +74,7 @@ void GroupActor::dispatch(ActorContext& context) {
         request.submit.max_tokens = std::min(config_.max_tokens, room);
       }
       if (absl::Status fits = check_fits(request.submit); !fits.ok()) {
-        Request refused = std::move(request);
-        it = queue_.erase(it);
+        Request refused = dequeue(it++);
         end(refused, std::move(fits), worker::v1::FINISH_REASON_UNSPECIFIED);
         continue;
       }
@@ -80,9 +85,8 @@ void GroupActor::dispatch(ActorContext& context) {
         continue;
       }
       std::string id = request.submit.request_id;
-      const bool is_new = running_.emplace(std::move(id), std::move(request)).second;
+      const bool is_new = running_.emplace(std::move(id), dequeue(it++)).second;
       RAG_CHECK(is_new);
-      it = queue_.erase(it);
     }
   }
   update_gauges();
@@ -91,39 +95,66 @@ void GroupActor::dispatch(ActorContext& context) {
 GroupActor::Admission GroupActor::admit(Request& request, ActorContext& context) {
   const PromptPlan& plan = *request.submit.plan;
   const KnowledgeTree::Match match = tree_->match(plan.chain);
-  if (match.computing) return Admission::kWaitsForPrefix;
+  if (match.pending) return Admission::kWaitsForPrefix;
 
-  uint32_t segment_blocks = 0;
-  for (size_t i = match.cached; i < plan.chain.size(); ++i) {
+  uint32_t segment_blocks = 0;  // of all that must come to the device
+  for (size_t i = match.device; i < plan.chain.size(); ++i) {
     segment_blocks += blocks_of(plan.chain[i].tokens);
   }
   const uint32_t private_blocks =
       blocks_of(request.tail_tokens() + std::min(request.tokens_left(), kFirstGrowthTokens));
 
   // The cached part is held while room is made, or eviction might take it.
-  const auto cached = std::span(plan.chain).first(match.cached);
+  const auto cached = std::span(plan.chain).first(match.cached());
   tree_->hold(cached);
   const bool fits = make_room(segment_blocks + private_blocks);
   tree_->release(cached);
   if (!fits) return Admission::kDoesNotFit;
 
-  tree_->acquire(plan.chain);
+  const uint32_t device_tokens = tokens_of(cached.first(match.device));
+  const bool load = worth_loading(plan, match, request.tail_tokens());
+  const uint32_t host_tokens = load ? tokens_of(cached.subspan(match.device)) : 0;
+  std::optional<RequestCost> cost;
+  if (!request.first_cached.has_value()) {
+    request.admitted = context.now();
+    request.first_cached = CachedTokens{device_tokens, host_tokens};
+    const uint32_t cached_tokens = device_tokens + host_tokens;
+    const uint32_t fresh = plan.prompt_tokens() - cached_tokens;
+    cost = RequestCost{prefill_cost_.seconds(cached_tokens, fresh), fresh};
+  }
+  tree_->acquire(plan.chain, cost);
+  // Asked for again: worth a copy that outlives the device.
+  for (const SegmentSpec& spec : cached.first(match.device)) {
+    carry_out(tree_->replicate(spec.id, true));
+  }
   ledger_.reserve(segment_blocks + private_blocks);
   request.reserved_segment_blocks = segment_blocks;
   request.reserved_private_blocks = private_blocks;
   request.preempting = false;
-  if (!request.first_cached_tokens.has_value()) {
-    request.admitted = context.now();
-    uint32_t tokens = 0;
-    for (const SegmentSpec& spec : cached) tokens += spec.tokens;
-    request.first_cached_tokens = tokens;
-  }
-  send(generate_command(request, match.cached));
+  send(generate_command(request, match.device, load ? match.host : 0));
   return Admission::kSent;
 }
 
-worker::v1::ExecuteRequest GroupActor::generate_command(const Request& request,
-                                                        size_t cached) const {
+bool GroupActor::worth_loading(const PromptPlan& plan, const KnowledgeTree::Match& match,
+                               uint32_t tail_tokens) const {
+  if (match.host == 0) return false;
+  if (info_.load_bytes_per_second() == 0) return true;  // not measured
+  const auto chain = std::span(plan.chain);
+  const uint32_t device = tokens_of(chain.first(match.device));
+  const uint32_t host = tokens_of(chain.subspan(match.device, match.host));
+  const uint32_t rest = tokens_of(chain.subspan(match.cached())) + tail_tokens;
+  uint64_t blocks = 0;
+  for (const SegmentSpec& spec : chain.subspan(match.device, match.host)) {
+    blocks += blocks_of(spec.tokens);
+  }
+  const double load_seconds = static_cast<double>(blocks * info_.block_bytes()) /
+                              static_cast<double>(info_.load_bytes_per_second());
+  return load_seconds <
+         prefill_cost_.seconds(device, host + rest) - prefill_cost_.seconds(device + host, rest);
+}
+
+worker::v1::ExecuteRequest GroupActor::generate_command(const Request& request, size_t on_device,
+                                                        size_t to_load) const {
   const PromptPlan& plan = *request.submit.plan;
   worker::v1::ExecuteRequest command;
   worker::v1::Generate& generate = *command.mutable_generate();
@@ -132,7 +163,9 @@ worker::v1::ExecuteRequest GroupActor::generate_command(const Request& request,
     worker::v1::Segment& segment = *generate.add_segments();
     segment.set_id(std::string(plan.chain[i].id.as_bytes()));
     segment.mutable_tokens()->Add(plan.segment_tokens[i].begin(), plan.segment_tokens[i].end());
-    segment.set_expected_tier(i < cached ? types::v1::TIER_DEVICE : types::v1::TIER_NONE);
+    segment.set_expected_tier(i < on_device             ? types::v1::TIER_DEVICE
+                              : i < on_device + to_load ? types::v1::TIER_HOST
+                                                        : types::v1::TIER_NONE);
   }
   generate.mutable_tail_tokens()->Add(plan.tail.begin(), plan.tail.end());
   generate.mutable_tail_tokens()->Add(request.generated.begin(), request.generated.end());
@@ -170,10 +203,7 @@ bool GroupActor::make_room(uint32_t blocks) {
   if (ledger_.free() >= blocks) return true;
   const uint32_t missing = blocks - ledger_.free();
   if (missing > tree_->evictable_blocks()) return false;
-  const std::vector<SegmentId> evicted = tree_->evict(missing);
-  evicted_nodes_ += evicted.size();
-  metrics_->evicted_nodes.Increment(static_cast<double>(evicted.size()));
-  drop(evicted);
+  carry_out(tree_->evict(missing));
   return true;
 }
 
@@ -212,17 +242,6 @@ void GroupActor::grow_pending() {
   }
 }
 
-void GroupActor::drop(const std::vector<SegmentId>& ids) {
-  if (ids.empty()) return;
-  // The worker takes commands in order, so the blocks are free for any later one.
-  ledger_.uncache(ledger_.cached() - tree_->cached_blocks());
-  worker::v1::ExecuteRequest command;
-  for (const SegmentId& id : ids) {
-    command.mutable_drop()->add_segment_ids(std::string(id.as_bytes()));
-  }
-  send(std::move(command));
-}
-
 void GroupActor::send(worker::v1::ExecuteRequest command) {
   RAG_CHECK(connected_);
   command.set_command(++commands_sent_);
@@ -250,8 +269,30 @@ void GroupActor::requeue(Request request) {
     return end(request, absl::OkStatus(), worker::v1::FINISH_REASON_LENGTH);
   }
   request.preempting = false;
+  enqueue(std::move(request));
+}
+
+void GroupActor::enqueue(Request request) {
+  expect(request);
   const uint64_t arrival = request.arrival;
   queue_.emplace(arrival, std::move(request));
+}
+
+GroupActor::Request GroupActor::dequeue(Queue::iterator it) {
+  Request request = std::move(it->second);
+  queue_.erase(it);
+  unexpect(request);
+  return request;
+}
+
+void GroupActor::expect(Request& request) {
+  if (tree_ == nullptr || !policy_->looks_ahead() || request.expected) return;
+  tree_->expect(request.submit.plan->chain);
+  request.expected = true;
+}
+
+void GroupActor::unexpect(Request& request) {
+  if (std::exchange(request.expected, false)) tree_->unexpect(request.submit.plan->chain);
 }
 
 absl::Status GroupActor::no_worker() const {
@@ -265,68 +306,6 @@ void GroupActor::end(Request& request, absl::Status status, worker::v1::FinishRe
 void GroupActor::end_withdrawn(Request& request) {
   metrics_->cancelled.Increment();
   end(request, absl::CancelledError("withdrawn"), worker::v1::FINISH_REASON_UNSPECIFIED);
-}
-
-// ---- operations
-
-void GroupActor::handle(GetGroupStatus get, ActorContext&) {
-  GroupStatus status;
-  status.ready = connected_ && snapshot_complete_;
-  // The old reason stands until the worker has shown what it holds: it may yet refuse the stream.
-  if (!status.ready) status.not_ready_reason = lost_reason_;
-  status.worker = info_;
-  status.running = static_cast<uint32_t>(running_.size());
-  status.waiting = static_cast<uint32_t>(queue_.size());
-  v1::CacheStats& cache = status.cache;
-  cache.set_policy(std::string(policy_->name()));
-  cache.set_total_blocks(ledger_.total());
-  cache.set_free_blocks(ledger_.free());
-  cache.set_reserved_blocks(ledger_.reserved());
-  cache.set_cached_blocks(ledger_.cached());
-  cache.set_queried_prefix_tokens(queried_tokens_);
-  cache.set_hit_prefix_tokens(hit_tokens_);
-  cache.set_evicted_nodes(evicted_nodes_);
-  cache.set_ledger_mismatches(ledger_mismatches_);
-  if (tree_ != nullptr) {
-    cache.set_nodes(tree_->node_count());
-    cache.set_pinned_nodes(static_cast<uint32_t>(tree_->pinned_nodes()));
-    cache.set_cached_tokens(tree_->cached_tokens());
-  }
-  get.reply.send(std::move(status));
-}
-
-void GroupActor::handle(ClearGroupCache clear, ActorContext& context) {
-  CacheCleared cleared{};
-  if (tree_ != nullptr) {
-    const uint64_t tokens = tree_->cached_tokens();
-    const std::vector<SegmentId> removed = tree_->clear();
-    drop(removed);
-    cleared = {removed.size(), tokens - tree_->cached_tokens(), tree_->node_count()};
-  }
-  clear.reply.send(cleared);
-  dispatch(context);
-}
-
-void GroupActor::update_gauges() {
-  metrics_->blocks_free.Set(ledger_.free());
-  metrics_->blocks_reserved.Set(ledger_.reserved());
-  metrics_->blocks_cached.Set(ledger_.cached());
-  metrics_->requests_running.Set(static_cast<double>(running_.size()));
-  metrics_->requests_waiting.Set(static_cast<double>(queue_.size()));
-}
-
-void GroupActor::check_invariants() const {
-  RAG_CHECK(connected_ == (tree_ != nullptr));
-  uint32_t reserved = 0;
-  for (const auto& [id, request] : running_) {
-    reserved += request.reserved_segment_blocks + request.reserved_private_blocks;
-  }
-  RAG_CHECK(ledger_.reserved() == reserved);
-  RAG_CHECK(ledger_.free() + ledger_.reserved() + ledger_.cached() == ledger_.total());
-  if (tree_ == nullptr) return;
-  tree_->check_invariants();
-  RAG_CHECK(ledger_.cached() == tree_->cached_blocks());
-  RAG_CHECK(!running_.empty() || tree_->pinned_nodes() == 0);
 }
 
 }  // namespace ragcache::controller

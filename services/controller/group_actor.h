@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,17 +13,25 @@
 #include "services/controller/messages.h"
 #include "services/controller/metrics.h"
 #include "services/controller/policy/policy.h"
+#include "services/controller/policy/prefill_cost.h"
 #include "services/controller/schedule/ledger.h"
 #include "services/controller/tree/knowledge_tree.h"
 
 namespace ragcache::controller {
 
+// Prompt tokens whose KV was there, by tier.
+struct CachedTokens {
+  uint32_t device = 0;
+  uint32_t host = 0;
+};
+
 // One worker group as the controller knows it: sole owner of its knowledge tree, policy, queue and
 // ledger of blocks. Nothing in it locks or blocks.
 //
 // A request waits in the queue pinning nothing. Admission, in order of arrival: match its prefix
-// again; wait if another request is computing the next part of it; make room by eviction; reserve;
-// pin; Generate. A request that does not fit holds back the later ones until it does. What is
+// again; wait if another request is computing or loading the next part of it; choose whether to
+// load what the host has of it or to compute that; make room by eviction; reserve; pin; Generate. A
+// request that does not fit holds back the later ones until it does. What is
 // reserved and pinned returns only with the worker's terminal event, or with the worker. Requests
 // outlive a worker that comes back soon; when none does, they fail.
 class GroupActor {
@@ -39,6 +48,8 @@ class GroupActor {
   void handle(WorkerUnreachable unreachable, ActorContext& context);
   void handle(GetGroupStatus get, ActorContext& context);
   void handle(ClearGroupCache clear, ActorContext& context);
+  void handle(GetCacheTree get, ActorContext& context);
+  void handle(ReleasePath release, ActorContext& context);
 
   // Aborts if an invariant of tree or ledger is broken. O(nodes), for tests.
   void check_invariants() const;
@@ -52,8 +63,9 @@ class GroupActor {
     uint32_t worker_losses = 0;
     uint32_t misses = 0;
     // Of the first admission: what the request itself computed is no hit when it comes again.
-    std::optional<uint32_t> first_cached_tokens;
+    std::optional<CachedTokens> first_cached;
     bool hits_counted = false;
+    bool expected = false;  // the tree knows that it waits
     TimePoint admitted{};
 
     // While on the worker.
@@ -76,15 +88,22 @@ class GroupActor {
   void dispatch(ActorContext& context);
   enum class Admission { kSent, kWaitsForPrefix, kDoesNotFit };
   Admission admit(Request& request, ActorContext& context);
-  worker::v1::ExecuteRequest generate_command(const Request& request, size_t cached) const;
+  // Whether the host's part of the prefix comes sooner by its copy than by computing it.
+  bool worth_loading(const PromptPlan& plan, const KnowledgeTree::Match& match,
+                     uint32_t tail_tokens) const;
+  worker::v1::ExecuteRequest generate_command(const Request& request, size_t on_device,
+                                              size_t to_load) const;
   // Evicts until `blocks` are free; false if that cannot be.
   bool make_room(uint32_t blocks);
   void grow_pending();
-  void drop(const std::vector<SegmentId>& ids);
+  // Tells the worker the tree's moves, in their order, and settles the ledger with them.
+  void carry_out(const std::vector<Move>& moves);
+  void send_moves(std::span<const Move> moves);
   void send(worker::v1::ExecuteRequest command);
 
   void on_snapshot(const worker::v1::Snapshot& snapshot);
   void on_segment_ready(const worker::v1::SegmentReady& ready);
+  void on_segment_lost(const worker::v1::SegmentLost& lost);
   void on_tokens(const worker::v1::Tokens& tokens);
   void on_need_blocks(const worker::v1::NeedBlocks& need);
   void on_load(const worker::v1::Load& load);
@@ -95,8 +114,13 @@ class GroupActor {
   // Takes the request off the worker: unpins its path, returns its blocks.
   Request take_back(Running::iterator it);
   void requeue(Request request);
+  void enqueue(Request request);
+  Request dequeue(Queue::iterator it);
+  // The tree is told what waits, if the policy looks ahead.
+  void expect(Request& request);
+  void unexpect(Request& request);
   // Passes tokens on; with the first ones, counts the request's hits.
-  void deliver(Request& request, TokensArrived arrived, uint32_t cached_tokens);
+  void deliver(Request& request, TokensArrived arrived, CachedTokens cached);
   // After a while without a worker requests fail, waiting ones and new ones, until there is one.
   void no_worker_at(TimePoint now);
   absl::Status no_worker() const;
@@ -111,6 +135,7 @@ class GroupActor {
   const Config config_;
   const uint64_t term_;
   const std::unique_ptr<EvictionPolicy> policy_;
+  PrefillCost prefill_cost_;
   const std::shared_ptr<Metrics> metrics_;
 
   // The connection; commands_ is valid while connected_.
@@ -130,12 +155,17 @@ class GroupActor {
   Running running_;
   std::list<worker::v1::NeedBlocks> pending_growth_;  // in the order asked
   uint64_t arrivals_ = 0;
+  KnowledgeTree::Evictions counted_;  // of the tree's, in evictions_
+  worker::v1::Load load_;             // the worker's last word of itself, on this connection
 
   // Over all connections.
+  std::map<SegmentId, std::vector<SegmentSpec>> kept_;  // paths, by their last node
   uint64_t queried_tokens_ = 0;
-  uint64_t hit_tokens_ = 0;
-  uint64_t evicted_nodes_ = 0;
+  uint64_t device_hit_tokens_ = 0;
+  uint64_t host_hit_tokens_ = 0;
+  KnowledgeTree::Evictions evictions_;
   uint64_t ledger_mismatches_ = 0;
+  uint64_t lost_copies_ = 0;
 };
 
 }  // namespace ragcache::controller

@@ -28,8 +28,11 @@ void GroupActor::handle(WorkerConnected connected, ActorContext& context) {
   commands_sent_ = 0;
   info_ = std::move(connected.info);
   commands_ = std::move(connected.commands);
-  tree_ = std::make_unique<KnowledgeTree>(*policy_, info_.block_tokens());
+  tree_ = std::make_unique<KnowledgeTree>(*policy_, info_.block_tokens(), info_.host_blocks());
+  counted_ = {};
+  load_ = {};
   ledger_ = BlockLedger(info_.total_blocks());
+  for (auto& [arrival, request] : queue_) expect(request);
   worker::v1::ExecuteRequest command;
   command.mutable_open()->set_controller_term(term_);
   send(std::move(command));
@@ -57,6 +60,7 @@ void GroupActor::handle(WorkerLost lost, ActorContext& context) {
       requeue(std::move(request));
     }
   }
+  for (auto& [arrival, request] : queue_) unexpect(request);
   tree_.reset();
   ledger_ = BlockLedger();
   no_worker_at(context.now());
@@ -73,11 +77,11 @@ void GroupActor::no_worker_at(TimePoint now) {
   if (!absent_since_.has_value()) absent_since_ = now;
   if (now - *absent_since_ < kMaxWorkerAbsence) return;
   given_up_ = true;
-  for (auto& [arrival, request] : queue_) {
+  while (!queue_.empty()) {
+    Request request = dequeue(queue_.begin());
     metrics_->failed.Increment();
     end(request, no_worker(), worker::v1::FINISH_REASON_UNSPECIFIED);
   }
-  queue_.clear();
   update_gauges();
 }
 
@@ -90,6 +94,14 @@ void GroupActor::handle(WorkerEvent event, ActorContext& context) {
       break;
     case Body::kSegmentReady:
       on_segment_ready(event.event.segment_ready());
+      break;
+    case Body::kSegmentSaved:
+      if (const auto id = SegmentId::parse(event.event.segment_saved().segment_id()); id.ok()) {
+        tree_->set_on_host(*id);
+      }
+      return;
+    case Body::kSegmentLost:
+      on_segment_lost(event.event.segment_lost());
       break;
     case Body::kTokens:
       on_tokens(event.event.tokens());
@@ -116,24 +128,38 @@ void GroupActor::handle(WorkerEvent event, ActorContext& context) {
 }
 
 void GroupActor::on_snapshot(const worker::v1::Snapshot& snapshot) {
-  std::vector<SegmentId> homeless;
+  std::vector<Move> homeless;
   for (const worker::v1::Snapshot::Entry& entry : snapshot.entries()) {
+    const uint32_t blocks = blocks_of(entry.token_count());
     const auto id = SegmentId::parse(entry.segment_id());
-    if (!id.ok() || blocks_of(entry.token_count()) > ledger_.free()) {
+    if (!id.ok() || entry.token_count() == 0 || (!entry.on_device() && !entry.on_host()) ||
+        (entry.on_device() && blocks > ledger_.free())) {
       log::error("snapshot entry makes no sense; ignored", {{"tokens", entry.token_count()}});
       continue;
     }
     const bool is_root = entry.parent_id().empty();
     const SegmentId parent =
         is_root ? SegmentId{} : SegmentId::parse(entry.parent_id()).value_or(SegmentId{});
-    ledger_.cache_free(blocks_of(entry.token_count()));
-    if (!tree_->restore({*id, entry.token_count()}, parent, is_root)) homeless.push_back(*id);
+    const SegmentSpec spec{*id, entry.token_count()};
+    bool on_device = entry.on_device();
+    bool on_host = entry.on_host();
+    if (!tree_->restore(spec, parent, is_root, on_device, on_host)) {
+      // Perhaps its parent is on one of the tiers only.
+      if (on_host) homeless.push_back({Move::Kind::kDropHost, *id, blocks});
+      on_host = false;
+      if (on_device && !tree_->restore(spec, parent, is_root, true, false)) {
+        homeless.push_back({Move::Kind::kDropDevice, *id, blocks});
+        on_device = false;
+      }
+    }
+    if (on_device) ledger_.cache_free(blocks);
   }
-  drop(homeless);
+  send_moves(homeless);
   if (!snapshot.last_page()) return;
   snapshot_complete_ = true;
   absent_since_.reset();
   given_up_ = false;
+  for (const auto& [id, chain] : kept_) tree_->keep(chain, true);
 }
 
 void GroupActor::on_segment_ready(const worker::v1::SegmentReady& ready) {
@@ -147,11 +173,20 @@ void GroupActor::on_segment_ready(const worker::v1::SegmentReady& ready) {
   request->reserved_segment_blocks -= of_segments;
   request->reserved_private_blocks -= of_private;
   const uint32_t blocks = of_segments + of_private;
-  if (tree_->set_cached(*id)) {
-    ledger_.cache_reserved(blocks);
-  } else {
-    ledger_.unreserve(blocks);
-  }
+  if (!tree_->set_on_device(*id)) return ledger_.unreserve(blocks);
+  ledger_.cache_reserved(blocks);
+  carry_out(tree_->replicate(*id, false));
+  if (auto kept = kept_.find(*id); kept != kept_.end()) tree_->keep(kept->second, true);
+}
+
+void GroupActor::on_segment_lost(const worker::v1::SegmentLost& lost) {
+  const auto id = SegmentId::parse(lost.segment_id());
+  if (!id.ok()) return;
+  ++lost_copies_;
+  metrics_->lost_copies.Increment();
+  log::error("the host copy of a segment is lost; it is computed again when it is wanted",
+             {{"segment", id->to_string()}, {"reason", lost.reason()}});
+  carry_out(tree_->lose(*id, Tier::kHost));
 }
 
 void GroupActor::on_tokens(const worker::v1::Tokens& tokens) {
@@ -160,23 +195,29 @@ void GroupActor::on_tokens(const worker::v1::Tokens& tokens) {
   TokensArrived arrived;
   arrived.tokens.assign(tokens.ids().begin(), tokens.ids().end());
   arrived.logprobs.assign(tokens.logprobs().begin(), tokens.logprobs().end());
-  deliver(*request, std::move(arrived), tokens.cached_device_tokens());
+  deliver(*request, std::move(arrived),
+          {tokens.cached_device_tokens(), tokens.cached_host_tokens()});
 }
 
-void GroupActor::deliver(Request& request, TokensArrived arrived, uint32_t cached_tokens) {
+void GroupActor::deliver(Request& request, TokensArrived arrived, CachedTokens cached) {
   arrived.choice = request.submit.choice;
   arrived.admitted = request.admitted;
   if (!request.hits_counted) {
     request.hits_counted = true;
-    const uint32_t hits = std::min(cached_tokens, request.first_cached_tokens.value_or(0));
-    arrived.cached_tokens = hits;
+    const CachedTokens first = request.first_cached.value_or(CachedTokens{});
+    // What was on the host then may be on the device when the request comes again.
+    const uint32_t host = std::min(cached.device + cached.host, first.host);
+    const uint32_t device = std::min(cached.device + cached.host - host, first.device);
+    arrived.cached_tokens = device + host;
     // Further choices find what the first one computed: that is no work that the cache saved.
     if (request.submit.choice == 0) {
       const uint32_t queries = request.submit.plan->prefix_tokens();
       queried_tokens_ += queries;
-      hit_tokens_ += hits;
+      device_hit_tokens_ += device;
+      host_hit_tokens_ += host;
       metrics_->queries_tokens.Increment(queries);
-      metrics_->hits_device_tokens.Increment(hits);
+      metrics_->hits_device_tokens.Increment(device);
+      metrics_->hits_host_tokens.Increment(host);
     }
   }
   request.generated.insert(request.generated.end(), arrived.tokens.begin(), arrived.tokens.end());
@@ -188,19 +229,26 @@ void GroupActor::on_need_blocks(const worker::v1::NeedBlocks& need) {
 }
 
 void GroupActor::on_load(const worker::v1::Load& load) {
+  metrics_->saved_bytes.Increment(static_cast<double>(load.saved_bytes() - load_.saved_bytes()));
+  metrics_->loaded_bytes.Increment(static_cast<double>(load.loaded_bytes() - load_.loaded_bytes()));
+  load_ = load;
   if (load.last_command() != commands_sent_) return;  // it has not seen all that the ledger has
   if (load.free_blocks() == ledger_.free() && load.reserved_blocks() == ledger_.reserved() &&
-      load.cached_blocks() == ledger_.cached()) {
+      load.cached_blocks() == ledger_.cached() &&
+      load.host_cached_blocks() == tree_->host_blocks()) {
     return;
   }
   ++ledger_mismatches_;
   metrics_->ledger_mismatches.Increment();
-  log::error("ledger differs from the worker's count", {{"free", ledger_.free()},
-                                                        {"worker_free", load.free_blocks()},
-                                                        {"reserved", ledger_.reserved()},
-                                                        {"worker_reserved", load.reserved_blocks()},
-                                                        {"cached", ledger_.cached()},
-                                                        {"worker_cached", load.cached_blocks()}});
+  log::error("ledger differs from the worker's count",
+             {{"free", ledger_.free()},
+              {"worker_free", load.free_blocks()},
+              {"reserved", ledger_.reserved()},
+              {"worker_reserved", load.reserved_blocks()},
+              {"cached", ledger_.cached()},
+              {"worker_cached", load.cached_blocks()},
+              {"host_cached", tree_->host_blocks()},
+              {"worker_host_cached", load.host_cached_blocks()}});
 }
 
 void GroupActor::on_finished(const worker::v1::Finished& finished) {
@@ -209,8 +257,14 @@ void GroupActor::on_finished(const worker::v1::Finished& finished) {
   Request request = take_back(it);
   if (request.withdrawn) return end_withdrawn(request);  // its last tokens went nowhere
   // An answer without a token still had a prefix.
-  if (!request.hits_counted) deliver(request, {}, finished.cached_device_tokens());
+  if (!request.hits_counted) {
+    deliver(request, {}, {finished.cached_device_tokens(), finished.cached_host_tokens()});
+  }
   metrics_->finished.Increment();
+  if (request.submit.keep && !request.submit.plan->chain.empty()) {
+    const std::vector<SegmentSpec>& chain = request.submit.plan->chain;
+    if (tree_->keep(chain, true)) kept_[chain.back().id] = chain;
+  }
   end(request, absl::OkStatus(), finished.reason());
 }
 
@@ -231,14 +285,11 @@ void GroupActor::on_failed(const worker::v1::Failed& failed) {
       requeue(std::move(request));
       return;
     case worker::v1::FAILURE_CODE_MISSING: {
-      std::vector<SegmentId> gone;
       for (const std::string& bytes : failed.missing_segment_ids()) {
         if (const auto id = SegmentId::parse(bytes); id.ok()) {
-          const auto removed = tree_->remove_subtree(*id);
-          gone.insert(gone.end(), removed.begin(), removed.end());
+          carry_out(tree_->lose(*id, Tier::kDevice));  // what lay below it is out of reach
         }
       }
-      drop(gone);  // what lay below a missing segment is out of reach
       if (++request.misses <= kMaxMisses) {
         requeue(std::move(request));
         return;

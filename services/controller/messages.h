@@ -48,6 +48,7 @@ struct Submit {
   std::vector<TokenId> stop_tokens;
   bool logprobs;
   uint32_t top_logprobs;
+  bool keep = false;  // its path, once it has run, until ReleasePath
   RequestEvents reply;
 };
 
@@ -103,7 +104,22 @@ struct ClearGroupCache {
   Address<CacheCleared> reply;
 };
 
-using GroupAddress = Address<Submit, Withdraw>;
+struct GetCacheTree {
+  uint32_t max_nodes;  // the upper ones first
+  Address<v1::GetCacheTreeResponse> reply;
+};
+
+struct PathReleased {
+  bool was_kept;
+};
+
+// Undoes a Submit with `keep` of the same path.
+struct ReleasePath {
+  std::shared_ptr<const PromptPlan> plan;
+  Address<PathReleased> reply;
+};
+
+using GroupAddress = Address<Submit, Withdraw, ReleasePath>;
 
 // ---- RequestActor and retrieval
 

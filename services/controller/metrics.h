@@ -11,16 +11,31 @@ struct Metrics {
         hits_device_tokens(metrics::counter(registry, "ragcache_prefix_cache_hits_tokens_total",
                                             "Prefix tokens whose KV was cached, by tier",
                                             {{"tier", "device"}})),
-        evicted_nodes(metrics::counter(registry, "ragcache_cache_evictions_total",
-                                       "Nodes evicted, by tier", {{"tier", "device"}})),
+        hits_host_tokens(metrics::counter(registry, "ragcache_prefix_cache_hits_tokens_total",
+                                          "Prefix tokens whose KV was cached, by tier",
+                                          {{"tier", "host"}})),
+        evicted_demoted(evictions(registry, "device", "demoted")),
+        evicted_freed(evictions(registry, "device", "freed")),
+        evicted_host(evictions(registry, "host", "evicted")),
+        released_copies(evictions(registry, "host", "copy_released")),
+        lost_copies(metrics::counter(registry, "ragcache_cache_lost_copies_total",
+                                     "Host copies that were damaged and are not used")),
+        saved_bytes(transfers(registry, "device_to_host")),
+        loaded_bytes(transfers(registry, "host_to_device")),
         preemptions(metrics::counter(registry, "ragcache_num_preemptions_total",
                                      "Requests sent back to the queue for want of blocks")),
         ledger_mismatches(metrics::counter(
             registry, "ragcache_ledger_mismatches_total",
             "Times the worker's count of blocks differed from the controller's: a bug")),
-        blocks_free(blocks(registry, "free")),
-        blocks_reserved(blocks(registry, "reserved")),
-        blocks_cached(blocks(registry, "cached")),
+        blocks_free(blocks(registry, "device", "free")),
+        blocks_reserved(blocks(registry, "device", "reserved")),
+        blocks_cached(blocks(registry, "device", "cached")),
+        host_blocks_free(blocks(registry, "host", "free")),
+        host_blocks_cached(blocks(registry, "host", "cached")),
+        pinned_nodes(metrics::gauge(registry, "ragcache_cache_pinned_nodes",
+                                    "Nodes that running requests use")),
+        device_clock(clock(registry, "device")),
+        host_clock(clock(registry, "host")),
         requests_running(
             metrics::gauge(registry, "ragcache_num_requests_running", "Requests on the worker")),
         requests_waiting(metrics::gauge(registry, "ragcache_num_requests_waiting",
@@ -40,12 +55,24 @@ struct Metrics {
 
   prometheus::Counter& queries_tokens;
   prometheus::Counter& hits_device_tokens;
-  prometheus::Counter& evicted_nodes;
+  prometheus::Counter& hits_host_tokens;
+  prometheus::Counter& evicted_demoted;
+  prometheus::Counter& evicted_freed;
+  prometheus::Counter& evicted_host;
+  prometheus::Counter& released_copies;
+  prometheus::Counter& lost_copies;
+  prometheus::Counter& saved_bytes;
+  prometheus::Counter& loaded_bytes;
   prometheus::Counter& preemptions;
   prometheus::Counter& ledger_mismatches;
   prometheus::Gauge& blocks_free;
   prometheus::Gauge& blocks_reserved;
   prometheus::Gauge& blocks_cached;
+  prometheus::Gauge& host_blocks_free;
+  prometheus::Gauge& host_blocks_cached;
+  prometheus::Gauge& pinned_nodes;
+  prometheus::Gauge& device_clock;
+  prometheus::Gauge& host_clock;
   prometheus::Gauge& requests_running;
   prometheus::Gauge& requests_waiting;
   prometheus::Histogram& queue_seconds;
@@ -56,10 +83,26 @@ struct Metrics {
   prometheus::Counter& failed;
 
  private:
-  static prometheus::Gauge& blocks(prometheus::Registry& registry, const char* state) {
+  static prometheus::Counter& evictions(prometheus::Registry& registry, const char* tier,
+                                        const char* reason) {
+    return metrics::counter(registry, "ragcache_cache_evictions_total",
+                            "Nodes evicted, by tier and what became of them",
+                            {{"tier", tier}, {"reason", reason}});
+  }
+  static prometheus::Counter& transfers(prometheus::Registry& registry, const char* direction) {
+    return metrics::counter(registry, "ragcache_kv_transfer_bytes_total",
+                            "KV copied between the tiers, by direction",
+                            {{"direction", direction}});
+  }
+  static prometheus::Gauge& clock(prometheus::Registry& registry, const char* tier) {
+    return metrics::gauge(registry, "ragcache_cache_clock",
+                          "Logical clock of the cache policy, by tier", {{"tier", tier}});
+  }
+  static prometheus::Gauge& blocks(prometheus::Registry& registry, const char* tier,
+                                   const char* state) {
     return metrics::gauge(registry, "ragcache_kv_blocks",
-                          "KV blocks of the device tier in the controller's ledger, by state",
-                          {{"state", state}});
+                          "KV blocks in the controller's ledger, by tier and state",
+                          {{"tier", tier}, {"state", state}});
   }
   static prometheus::Counter& outcome(prometheus::Registry& registry, const char* outcome) {
     return metrics::counter(registry, "ragcache_requests_total", "Requests ended, by outcome",

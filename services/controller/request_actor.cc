@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<PromptDocument>> prompt_documents(
     std::span<const types::v1::Document> documents) {
   std::vector<PromptDocument> result;
   for (const types::v1::Document& document : documents) {
-    PromptDocument item;
+    PromptDocument item{.id = document.id()};
     item.tokens.assign(document.segment_tokens().begin(), document.segment_tokens().end());
     if (document.token_digest().size() != item.token_digest.size()) {
       return absl::InternalError("retrieval sent a document without its token digest");
@@ -152,13 +152,21 @@ SegmentId RequestActor::chain_root(types::v1::CacheScope scope) const {
 RequestActor::Plan RequestActor::make_plan(const SegmentId& root,
                                            std::span<const types::v1::Document> documents) const {
   RAG_ASSIGN_OR_RETURN(std::vector<PromptDocument> prepared, prompt_documents(documents));
-  return make_prompt_plan(*dependencies_->format, root, system_of(request_, dependencies_->config),
-                          std::move(prepared), turns_of(request_));
+  const Config& config = dependencies_->config;
+  const size_t cached =
+      config.cached_prefix_docs == 0 ? prepared.size() : config.cached_prefix_docs;
+  return make_prompt_plan(*dependencies_->format, root, system_of(request_, config),
+                          std::move(prepared), cached, turns_of(request_));
 }
 
 void RequestActor::submit(Plan plan, ActorContext& context) {
   if (!plan.ok()) return fail(plan.status(), context);
   usage_.set_prompt_tokens((*plan)->prompt_tokens());
+  if (request_.path_action() == v1::PATH_ACTION_RELEASE) {
+    state_ = State::kReleasing;
+    dependencies_->group.send(ReleasePath{*std::move(plan), self_});
+    return;
+  }
   state_ = State::kAnswering;
 
   std::vector<TokenId> stop(request_.stop_token_ids().begin(), request_.stop_token_ids().end());
@@ -183,6 +191,7 @@ void RequestActor::submit(Plan plan, ActorContext& context) {
                                      .stop_tokens = stop,
                                      .logprobs = request_.logprobs(),
                                      .top_logprobs = request_.top_logprobs(),
+                                     .keep = request_.path_action() == v1::PATH_ACTION_KEEP,
                                      .reply = self_});
   }
 }
@@ -227,6 +236,15 @@ void RequestActor::handle(GroupEnded ended, ActorContext& context) {
   stop_if_done(context);
 }
 
+void RequestActor::handle(PathReleased released, ActorContext& context) {
+  if (state_ != State::kReleasing) return;
+  if (!released.was_kept) {
+    return fail(absl::NotFoundError("documents: no such path is pinned"), context);
+  }
+  complete(context);
+  stop_if_done(context);
+}
+
 void RequestActor::handle(ClientGone, ActorContext& context) {
   if (state_ == State::kEnding) return;
   if (state_ == State::kSearching) {
@@ -251,7 +269,10 @@ void RequestActor::end_choice(uint32_t choice, worker::v1::FinishReason reason,
                                                : v1::FINISH_REASON_STOP);
   if (choice == 0) usage_.set_reason(ended.choice_ended().reason());
   sink_.send(std::move(ended));
-  if (++choices_ended_ < choices_.size()) return;
+  if (++choices_ended_ == choices_.size()) complete(context);
+}
+
+void RequestActor::complete(ActorContext& context) {
   state_ = State::kEnding;
   usage_.set_total_us(to_us(context.now() - arrived_));
   v1::AnswerResponse completed;

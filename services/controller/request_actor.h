@@ -36,6 +36,7 @@ class RequestActor {
   void handle(DocumentsFound found, ActorContext& context);
   void handle(TokensArrived arrived, ActorContext& context);
   void handle(GroupEnded ended, ActorContext& context);
+  void handle(PathReleased released, ActorContext& context);
   void handle(ClientGone gone, ActorContext& context);
 
   struct SearchAgain {};
@@ -46,7 +47,8 @@ class RequestActor {
     kSearching,
     kPausing,  // before it searches again
     kAnswering,
-    kEnding  // the client has all it gets; choices may still be with the group
+    kReleasing,  // of a pinned path, instead
+    kEnding      // the client has all it gets; choices may still be with the group
   };
 
   using Plan = absl::StatusOr<std::shared_ptr<const PromptPlan>>;
@@ -62,6 +64,7 @@ class RequestActor {
   void tell(std::optional<v1::Delta> delta);
   // The client has all of the choice. With the last one the answer is complete.
   void end_choice(uint32_t choice, worker::v1::FinishReason reason, ActorContext& context);
+  void complete(ActorContext& context);
   void fail(absl::Status status, ActorContext& context);
   // Has the group let go of the choice.
   void withdraw(Choice& choice, uint32_t index);

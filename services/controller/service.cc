@@ -188,4 +188,24 @@ grpc::ServerUnaryReactor* Service::ClearCache(grpc::CallbackServerContext* conte
   return reactor;
 }
 
+grpc::ServerUnaryReactor* Service::GetCacheTree(grpc::CallbackServerContext* context,
+                                                const v1::GetCacheTreeRequest* request,
+                                                v1::GetCacheTreeResponse* response) {
+  constexpr uint32_t kDefaultNodes = 10'000;
+  constexpr uint32_t kMaxNodes = 100'000;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const uint32_t nodes = request->max_nodes() == 0 ? kDefaultNodes : request->max_nodes();
+  if (nodes > kMaxNodes) {
+    reactor->Finish(to_grpc_status(absl::InvalidArgumentError(
+        absl::StrCat("max_nodes: is ", nodes, ", at most ", kMaxNodes))));
+    return reactor;
+  }
+  group_.send(GetCacheTree{nodes, Address<v1::GetCacheTreeResponse>::of_functions(
+                                      [reactor, response](v1::GetCacheTreeResponse tree) {
+                                        *response = std::move(tree);
+                                        reactor->Finish(grpc::Status::OK);
+                                      })});
+  return reactor;
+}
+
 }  // namespace ragcache::controller

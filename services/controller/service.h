@@ -25,6 +25,9 @@ class Service : public v1::ControllerService::CallbackService {
   grpc::ServerUnaryReactor* ClearCache(grpc::CallbackServerContext* context,
                                        const v1::ClearCacheRequest* request,
                                        v1::ClearCacheResponse* response) override;
+  grpc::ServerUnaryReactor* GetCacheTree(grpc::CallbackServerContext* context,
+                                         const v1::GetCacheTreeRequest* request,
+                                         v1::GetCacheTreeResponse* response) override;
 
   // The same for callers in this process. `done` is called once, on any thread.
   void status(std::function<void(v1::GetStatusResponse)> done) const;

@@ -144,6 +144,9 @@ absl::Status validate(const v1::AnswerRequest& request, uint32_t vocabulary) {
   RAG_RETURN_IF_ERROR(check_retrieval(request.retrieval()));
   RAG_RETURN_IF_ERROR(check_sampling(request.sampling(), vocabulary));
   RAG_RETURN_IF_ERROR(check_end(request, vocabulary));
+  if (request.path_action() != v1::PATH_ACTION_UNSPECIFIED && request.has_raw_prompt()) {
+    return invalid("path_action: is for documents, not for a raw prompt");
+  }
   if (request.n() > kMaxChoices) {
     return invalid("n: is ", request.n(), ", at most ", kMaxChoices);
   }

@@ -1,6 +1,7 @@
 #include "tests/fakes/fake_worker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
 
@@ -33,42 +34,87 @@ std::vector<FakeModel::Token> FakeModel::answer(std::vector<uint32_t> prompt, ui
   return tokens;
 }
 
-FakeWorker::FakeWorker(uint64_t connection, uint32_t total_blocks, Group group,
+FakeWorker::FakeWorker(uint64_t connection, std::shared_ptr<Memory> memory, Group group,
                        ActorRef<FakeWorker> self)
-    : connection_(connection), total_blocks_(total_blocks), group_(std::move(group)), self_(self) {}
+    : connection_(connection), memory_(std::move(memory)), group_(std::move(group)), self_(self) {}
 
 void FakeWorker::handle(Connect, ActorContext&) {
   worker::v1::GetInfoResponse info;
   info.set_block_tokens(kBlockTokens);
-  info.set_total_blocks(total_blocks_);
+  info.set_block_bytes(kBlockBytes);
+  info.set_total_blocks(memory_->device_blocks);
+  info.set_host_blocks(memory_->host_blocks);
   info.set_context_tokens(kContextTokens);
   group_.send(controller::WorkerConnected{connection_, std::move(info), self_});
 }
 
 void FakeWorker::handle(Die, ActorContext& context) {
+  memory_->device.clear();
+  std::erase_if(memory_->host, [](const auto& entry) { return entry.second.save != 0; });
+  // A copy whose parent's was not done is out of reach; the next process sorts that out.
   group_.send(controller::WorkerLost{connection_, "killed"});
+  context.stop();
+}
+
+void FakeWorker::handle(Break, ActorContext& context) {
+  end_all();
+  for (auto& [id, segment] : memory_->host) segment.save = 0;  // the process goes on with it
+  group_.send(controller::WorkerLost{connection_, "the stream broke"});
   context.stop();
 }
 
 void FakeWorker::handle(Refuse, ActorContext&) { refuses_ = true; }
 
+void FakeWorker::tell_snapshot() {
+  ExecuteResponse event;
+  worker::v1::Snapshot& snapshot = *event.mutable_snapshot();
+  std::map<std::string, bool> told;
+  std::vector<std::pair<std::string, const Segment*>> left;
+  for (const auto& [id, segment] : memory_->device) left.emplace_back(id, &segment);
+  for (const auto& [id, segment] : memory_->host) {
+    if (!memory_->device.contains(id)) left.emplace_back(id, &segment);
+  }
+  // Parents before children; an orphan goes last, as it is.
+  for (bool orphans = false; !left.empty();) {
+    std::vector<std::pair<std::string, const Segment*>> later;
+    for (const auto& [id, segment] : left) {
+      if (!orphans && !segment->parent.empty() && !told[segment->parent]) {
+        later.emplace_back(id, segment);
+        continue;
+      }
+      told[id] = true;
+      worker::v1::Snapshot::Entry& entry = *snapshot.add_entries();
+      entry.set_segment_id(id);
+      entry.set_parent_id(segment->parent);
+      entry.set_token_count(static_cast<uint32_t>(segment->tokens.size()));
+      entry.set_blocks(blocks_of(segment->tokens.size()));
+      entry.set_on_device(memory_->device.contains(id));
+      entry.set_on_host(memory_->host.contains(id));
+    }
+    orphans = later.size() == left.size();
+    left = std::move(later);
+  }
+  snapshot.set_last_page(true);
+  tell(std::move(event));
+}
+
 void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext& context) {
   RAG_CHECK(command.command() == ++last_command_);
   using Body = worker::v1::ExecuteRequest::BodyCase;
   switch (command.body_case()) {
-    case Body::kOpen: {
+    case Body::kOpen:
       RAG_CHECK(last_command_ == 1);
       if (refuses_) {
         group_.send(controller::WorkerLost{connection_, kRefusal});
         return context.stop();
       }
-      ExecuteResponse event;
-      event.mutable_snapshot()->set_last_page(true);
-      tell(std::move(event));
+      tell_snapshot();
       break;
-    }
     case Body::kGenerate:
       generate(command.generate());
+      break;
+    case Body::kReplicate:
+      replicate(command.replicate());
       break;
     case Body::kCancel: {
       const std::string& id = command.cancel().request_id();
@@ -98,24 +144,53 @@ void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext& contex
       break;
     }
     case Body::kDrop:
-      for (const std::string& id : command.drop().segment_ids()) {
-        auto it = segments_.find(id);
-        if (it == segments_.end()) continue;
-        RAG_CHECK(it->second.pins == 0);
-        for (const auto& [other, segment] : segments_) RAG_CHECK(segment.parent != id);
-        segments_.erase(it);
-      }
+      drop(command.drop());
       break;
     case Body::BODY_NOT_SET:
       RAG_CHECK(false);
   }
   // The controller never promises more than there is.
-  RAG_CHECK(reserved_blocks() + cached_blocks() <= total_blocks_);
+  RAG_CHECK(reserved_blocks() + blocks_of(memory_->device) <= memory_->device_blocks);
+  RAG_CHECK(blocks_of(memory_->host) <= memory_->host_blocks);
   tell_load();
-  if (!stepping_ && !running_.empty()) {
-    stepping_ = true;
-    self_.send(Step{});
+  go_on();
+}
+
+void FakeWorker::go_on() {
+  if (stepping_ || (running_.empty() && saving_.empty())) return;
+  stepping_ = true;
+  self_.send_after(std::chrono::microseconds(100), Step{});
+}
+
+void FakeWorker::replicate(const worker::v1::Replicate& command) {
+  for (const std::string& id : command.segment_ids()) {
+    auto it = memory_->device.find(id);
+    RAG_CHECK(it != memory_->device.end() || memory_->forgetful);
+    RAG_CHECK(!memory_->host.contains(id));  // swapped out only once
+    if (it == memory_->device.end()) continue;
+    const Segment& from = it->second;
+    RAG_CHECK(from.parent.empty() || memory_->host.contains(from.parent) || memory_->forgetful);
+    const uint64_t number = ++memory_->saves;
+    memory_->host[id] = {.parent = from.parent, .tokens = from.tokens, .save = number};
+    saving_.push_back({id, number});
   }
+}
+
+void FakeWorker::drop(const worker::v1::Drop& command) {
+  RAG_CHECK(command.tier() == types::v1::TIER_DEVICE || command.tier() == types::v1::TIER_HOST);
+  const bool device = command.tier() == types::v1::TIER_DEVICE;
+  auto& segments = device ? memory_->device : memory_->host;
+  for (const std::string& id : command.segment_ids()) {
+    auto it = segments.find(id);
+    if (it == segments.end()) continue;
+    RAG_CHECK(it->second.pins == 0);
+    if (!memory_->forgetful) check_leaf(segments, id);
+    segments.erase(it);
+  }
+}
+
+void FakeWorker::check_leaf(const std::map<std::string, Segment>& segments, const std::string& id) {
+  for (const auto& [other, segment] : segments) RAG_CHECK(segment.parent != id);
 }
 
 void FakeWorker::generate(const worker::v1::Generate& command) {
@@ -135,9 +210,12 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
                     .as_bytes() == segment.id());
     }
     const bool expected = segment.expected_tier() == types::v1::TIER_DEVICE;
-    auto it = segments_.find(segment.id());
-    RAG_CHECK(expected || it == segments_.end() || !missing.empty());
-    if (expected && it == segments_.end()) {
+    const bool on_host = segment.expected_tier() == types::v1::TIER_HOST;
+    auto it = memory_->device.find(segment.id());
+    RAG_CHECK(expected || it == memory_->device.end() || !missing.empty());
+    RAG_CHECK(!on_host || memory_->forgetful || memory_->host.contains(segment.id()));
+    request.to_load.push_back(on_host && memory_->host.contains(segment.id()));
+    if (expected && it == memory_->device.end()) {
       missing.push_back(segment.id());
       missing_blocks += blocks_of(static_cast<size_t>(segment.tokens_size()));
     } else if (expected) {
@@ -166,7 +244,7 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
   request.private_blocks = command.reserved_blocks() - request.segment_blocks;
   for (size_t i = 0; i < request.next_segment; ++i) {
     const worker::v1::Segment& segment = command.segments(static_cast<int>(i));
-    ++segments_.at(segment.id()).pins;
+    ++memory_->device.at(segment.id()).pins;
     request.pinned.push_back(segment.id());
     request.context.insert(request.context.end(), segment.tokens().begin(), segment.tokens().end());
   }
@@ -175,43 +253,68 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
 
 void FakeWorker::handle(Step, ActorContext& context) {
   stepping_ = false;
-  if (running_.empty()) return;
-  auto it = running_.begin();
-  std::advance(it, static_cast<std::ptrdiff_t>(context.random() % running_.size()));
-  advance(it->second, context);
+  const size_t choices = running_.size() + saving_.size();
+  if (choices == 0) return;
+  const size_t choice = context.random() % choices;
+  if (choice < running_.size()) {
+    advance(std::next(running_.begin(), static_cast<std::ptrdiff_t>(choice))->second);
+  } else {
+    finish_save(choice - running_.size());
+  }
   tell_load();
-  if (running_.empty()) return;
-  stepping_ = true;
-  self_.send_after(std::chrono::microseconds(100), Step{});
+  go_on();
 }
 
-void FakeWorker::advance(Running& request, ActorContext&) {
+void FakeWorker::finish_save(size_t index) {
+  const Save save = saving_[index];
+  saving_.erase(saving_.begin() + static_cast<std::ptrdiff_t>(index));
+  auto it = memory_->host.find(save.id);
+  if (it == memory_->host.end() || it->second.save != save.number) return;  // dropped meanwhile
+  it->second.save = 0;
+  ExecuteResponse event;
+  event.mutable_segment_saved()->set_segment_id(save.id);
+  tell(std::move(event));
+}
+
+void FakeWorker::finish_segment(Running& request) {
+  const worker::v1::Segment& segment =
+      request.generate.segments(static_cast<int>(request.next_segment));
+  bool loaded = request.to_load[request.next_segment];
+  if (loaded && std::exchange(damage_, false)) {
+    loaded = false;
+    if (memory_->host.erase(segment.id()) > 0) {
+      ExecuteResponse event;
+      event.mutable_segment_lost()->set_segment_id(segment.id());
+      event.mutable_segment_lost()->set_reason("checksum");
+      tell(std::move(event));
+    }
+  }
+  const uint32_t blocks = blocks_of(static_cast<size_t>(segment.tokens_size()));
+  // Two requests compute one segment only if both expected it and it was gone.
+  Segment& held = memory_->device[segment.id()];
+  RAG_CHECK(held.tokens.empty() || segment.expected_tier() == types::v1::TIER_DEVICE);
+  held.parent = request.next_segment == 0
+                    ? ""
+                    : request.generate.segments(static_cast<int>(request.next_segment) - 1).id();
+  held.tokens.assign(segment.tokens().begin(), segment.tokens().end());
+  ++held.pins;
+  request.pinned.push_back(segment.id());
+  request.segment_blocks -= blocks;
+  request.context.insert(request.context.end(), segment.tokens().begin(), segment.tokens().end());
+  ++request.next_segment;
+  if (loaded) request.loaded_tokens += static_cast<uint32_t>(segment.tokens_size());
+  ExecuteResponse event;
+  event.mutable_segment_ready()->set_request_id(request.generate.request_id());
+  event.mutable_segment_ready()->set_segment_id(segment.id());
+  event.mutable_segment_ready()->set_blocks(blocks);
+  event.mutable_segment_ready()->set_loaded(loaded);
+  tell(std::move(event));
+}
+
+void FakeWorker::advance(Running& request) {
   const std::string id = request.generate.request_id();
-  const auto segment_count = static_cast<size_t>(request.generate.segments_size());
-  if (request.next_segment < segment_count) {
-    const worker::v1::Segment& segment =
-        request.generate.segments(static_cast<int>(request.next_segment));
-    const uint32_t blocks = blocks_of(static_cast<size_t>(segment.tokens_size()));
-    const std::string parent =
-        request.next_segment == 0
-            ? ""
-            : request.generate.segments(static_cast<int>(request.next_segment) - 1).id();
-    // Two requests compute one segment only if both expected it and it was gone.
-    Segment& held = segments_[segment.id()];
-    RAG_CHECK(held.tokens.empty() || segment.expected_tier() == types::v1::TIER_DEVICE);
-    held.parent = parent;
-    held.tokens.assign(segment.tokens().begin(), segment.tokens().end());
-    ++held.pins;
-    request.pinned.push_back(segment.id());
-    request.segment_blocks -= blocks;
-    request.context.insert(request.context.end(), segment.tokens().begin(), segment.tokens().end());
-    ++request.next_segment;
-    ExecuteResponse event;
-    event.mutable_segment_ready()->set_request_id(id);
-    event.mutable_segment_ready()->set_segment_id(segment.id());
-    event.mutable_segment_ready()->set_blocks(blocks);
-    tell(std::move(event));
-    return;
+  if (request.next_segment < static_cast<size_t>(request.generate.segments_size())) {
+    return finish_segment(request);
   }
   if (!request.first_told) {
     request.context.insert(request.context.end(), request.generate.tail_tokens().begin(),
@@ -240,7 +343,10 @@ void FakeWorker::advance(Running& request, ActorContext&) {
     worker::v1::Tokens& tokens = *event.mutable_tokens();
     tokens.set_request_id(id);
     tokens.add_ids(token);
-    if (!request.first_told) tokens.set_cached_device_tokens(request.cached_tokens);
+    if (!request.first_told) {
+      tokens.set_cached_device_tokens(request.cached_tokens);
+      tokens.set_cached_host_tokens(request.loaded_tokens);
+    }
     if (generate.logprobs()) {
       worker::v1::TokenLogprob& told = *tokens.add_logprobs();
       told.set_logprob(logprob);
@@ -260,26 +366,37 @@ void FakeWorker::advance(Running& request, ActorContext&) {
     finished.set_request_id(id);
     finished.set_reason(stops ? worker::v1::FINISH_REASON_STOP : worker::v1::FINISH_REASON_LENGTH);
     finished.set_cached_device_tokens(request.cached_tokens);
+    finished.set_cached_host_tokens(request.loaded_tokens);
     end(id);
     tell(std::move(event));
   }
 }
 
 void FakeWorker::handle(Forget, ActorContext&) {
-  for (auto it = segments_.begin(); it != segments_.end(); ++it) {
-    const bool leaf = std::none_of(segments_.begin(), segments_.end(), [&](const auto& other) {
-      return other.second.parent == it->first;
-    });
+  RAG_CHECK(memory_->forgetful);
+  for (auto it = memory_->device.begin(); it != memory_->device.end(); ++it) {
+    const bool leaf =
+        std::none_of(memory_->device.begin(), memory_->device.end(),
+                     [&](const auto& other) { return other.second.parent == it->first; });
     if (it->second.pins > 0 || !leaf) continue;
-    segments_.erase(it);
+    memory_->device.erase(it);
     return;
   }
 }
 
+void FakeWorker::handle(Damage, ActorContext&) {
+  RAG_CHECK(memory_->forgetful);
+  damage_ = true;
+}
+
 void FakeWorker::end(const std::string& request_id) {
   auto it = running_.find(request_id);
-  for (const std::string& id : it->second.pinned) --segments_.at(id).pins;
+  for (const std::string& id : it->second.pinned) --memory_->device.at(id).pins;
   running_.erase(it);
+}
+
+void FakeWorker::end_all() {
+  while (!running_.empty()) end(std::string(running_.begin()->first));
 }
 
 void FakeWorker::tell(ExecuteResponse event) {
@@ -291,10 +408,15 @@ void FakeWorker::tell_load() {
   ExecuteResponse event;
   worker::v1::Load& load = *event.mutable_load();
   load.set_last_command(last_command_);
-  load.set_total_blocks(total_blocks_);
+  const uint32_t cached = blocks_of(memory_->device);
+  const uint32_t on_host = blocks_of(memory_->host);
+  load.set_total_blocks(memory_->device_blocks);
   load.set_reserved_blocks(reserved_blocks());
-  load.set_cached_blocks(cached_blocks());
-  load.set_free_blocks(total_blocks_ - reserved_blocks() - cached_blocks());
+  load.set_cached_blocks(cached);
+  load.set_free_blocks(memory_->device_blocks - reserved_blocks() - cached);
+  load.set_host_total_blocks(memory_->host_blocks);
+  load.set_host_cached_blocks(on_host);
+  load.set_host_free_blocks(memory_->host_blocks - on_host);
   tell(std::move(event));
 }
 
@@ -306,9 +428,9 @@ uint32_t FakeWorker::reserved_blocks() const {
   return blocks;
 }
 
-uint32_t FakeWorker::cached_blocks() const {
+uint32_t FakeWorker::blocks_of(const std::map<std::string, Segment>& segments) {
   uint32_t blocks = 0;
-  for (const auto& [id, segment] : segments_) blocks += blocks_of(segment.tokens.size());
+  for (const auto& [id, segment] : segments) blocks += blocks_of(segment.tokens.size());
   return blocks;
 }
 

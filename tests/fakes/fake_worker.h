@@ -35,67 +35,105 @@ class FakeWorker {
   using Group =
       Address<controller::WorkerConnected, controller::WorkerEvent, controller::WorkerLost>;
 
+  // What outlives a stream, and of it what outlives the process.
+  struct Memory {
+    struct Segment {
+      std::string parent;
+      std::vector<uint32_t> tokens;
+      uint32_t pins = 0;  // device: by requests
+      uint64_t save = 0;  // host: the number of the copy that is not done yet, or 0
+    };
+    uint32_t device_blocks;
+    uint32_t host_blocks;
+    // Segments may turn out gone or damaged without the controller's doing.
+    bool forgetful = false;
+    std::map<std::string, Segment> device;
+    std::map<std::string, Segment> host;
+    uint64_t saves = 0;
+  };
+
   struct Connect {};
-  // The process dies: what it had is gone, what it would still say is never said.
+  // The process dies: of what it had only finished host copies are left, and what it would still
+  // say is never said.
   struct Die {};
+  // The stream breaks, the process lives.
+  struct Break {};
   // Another controller has taken over: refuses the stream, with this word.
   struct Refuse {};
   static constexpr const char* kRefusal = "another controller has taken over";
 
-  FakeWorker(uint64_t connection, uint32_t total_blocks, Group group, ActorRef<FakeWorker> self);
+  FakeWorker(uint64_t connection, std::shared_ptr<Memory> memory, Group group,
+             ActorRef<FakeWorker> self);
 
   void handle(Connect connect, ActorContext& context);
   void handle(worker::v1::ExecuteRequest command, ActorContext& context);
   void handle(Die die, ActorContext& context);
+  void handle(Break broken, ActorContext& context);
   void handle(Refuse refuse, ActorContext& context);
 
   struct Step {};
   void handle(Step step, ActorContext& context);
 
-  // Loses a random unpinned segment without telling: what the controller expects is missing.
+  // Loses a random unpinned segment of the device without telling: what the controller expects is
+  // missing. REQUIRES: memory.forgetful.
   struct Forget {};
   void handle(Forget forget, ActorContext& context);
+  // A bit of the host flips: the next load finds out. REQUIRES: memory.forgetful.
+  struct Damage {};
+  void handle(Damage damage, ActorContext& context);
 
   static constexpr uint32_t kBlockTokens = 4;
+  static constexpr uint32_t kBlockBytes = 1000;
   static constexpr uint32_t kContextTokens = 400;
 
  private:
-  struct Segment {
-    std::string parent;
-    std::vector<uint32_t> tokens;
-    uint32_t pins = 0;
-  };
+  using Segment = Memory::Segment;
   struct Running {
     worker::v1::Generate generate;
     std::vector<std::string> pinned;
     size_t next_segment = 0;
-    uint32_t segment_blocks = 0;  // reserved for segments still to compute
+    std::vector<bool> to_load;    // of each segment
+    uint32_t segment_blocks = 0;  // reserved for segments still to compute or load
     uint32_t private_blocks = 0;
     uint32_t cached_tokens = 0;
+    uint32_t loaded_tokens = 0;
     std::vector<uint32_t> context;
     uint32_t generated = 0;
     bool asked = false;
     bool first_told = false;
   };
+  struct Save {
+    std::string id;
+    uint64_t number;
+  };
 
   static uint32_t blocks_of(size_t tokens) {
     return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
   }
+  static uint32_t blocks_of(const std::map<std::string, Segment>& segments);
+  static void check_leaf(const std::map<std::string, Segment>& segments, const std::string& id);
+  void tell_snapshot();
   void generate(const worker::v1::Generate& command);
-  void advance(Running& request, ActorContext& context);
+  void replicate(const worker::v1::Replicate& command);
+  void drop(const worker::v1::Drop& command);
+  void advance(Running& request);
+  void finish_segment(Running& request);
+  void finish_save(size_t index);
   void end(const std::string& request_id);
+  void end_all();
   void tell(worker::v1::ExecuteResponse event);
   void tell_load();
+  void go_on();
   uint32_t reserved_blocks() const;
-  uint32_t cached_blocks() const;
 
   const uint64_t connection_;
-  const uint32_t total_blocks_;
+  const std::shared_ptr<Memory> memory_;
   const Group group_;
   const ActorRef<FakeWorker> self_;
 
-  std::map<std::string, Segment> segments_;
   std::map<std::string, Running> running_;
+  std::vector<Save> saving_;
+  bool damage_ = false;  // of the next load
   uint64_t last_command_ = 0;
   uint64_t events_ = 0;
   bool stepping_ = false;

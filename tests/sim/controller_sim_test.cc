@@ -60,20 +60,27 @@ class Simulation {
         forgetful_(seed % 2 == 1),
         tokenizer_(*TinyVocabulary().load()),
         format_(*PromptFormat::create(tokenizer_)),
-        total_blocks_(40 + below(80)),
+        memory_(std::make_shared<FakeWorker::Memory>(
+            FakeWorker::Memory{.device_blocks = 40 + below(80),
+                               .host_blocks = below(5) == 0 ? below(4) : below(200),
+                               .forgetful = forgetful_})),
         metrics_(std::make_shared<Metrics>(registry_)) {
     Config config;
     config.max_running = 1 + below(6);
     config.max_tokens = kMaxTokens;
     config.system_prompt = kSystem;
-    group_ = runtime_.spawn<CheckedGroup>(config, uint64_t{1}, *make_policy("lru"), metrics_);
+    config.cached_prefix_docs = below(3) == 0 ? 2 : 0;
+    const std::vector<std::string> policies = policy_names();
+    group_ = runtime_.spawn<CheckedGroup>(config, uint64_t{1},
+                                          *make_policy(policies[below(policies.size())]), metrics_);
     retrieval_ = runtime_.spawn<SimRetrieval>(format_, history_);
     auto submits = GroupAddress::of_functions(
         [this](Submit submit) {
           check_scope(submit);
           group_.send(std::move(submit));
         },
-        [this](Withdraw withdraw) { group_.send(std::move(withdraw)); });
+        [this](Withdraw withdraw) { group_.send(std::move(withdraw)); },
+        [this](ReleasePath release) { group_.send(std::move(release)); });
     dependencies_ = std::make_shared<RequestActor::Dependencies>(RequestActor::Dependencies{
         config, tokenizer_, format_, model_, retrieval_, std::move(submits), metrics_});
   }
@@ -85,10 +92,15 @@ class Simulation {
       for (uint64_t steps = below(200); steps > 0; --steps) runtime_.step();
       if (below(4) == 0) clients_[below(clients_.size())].actor.send(ClientGone{});
       if (forgetful_ && below(12) == 0) worker_.send(FakeWorker::Forget{});
+      if (forgetful_ && below(12) == 0) worker_.send(FakeWorker::Damage{});
       if (below(20) == 0)
         group_.send(ClearGroupCache{Address<CacheCleared>::of_functions([](CacheCleared) {})});
       if (below(25) == 0) {
-        worker_.send(FakeWorker::Die{});
+        if (below(3) == 0) {
+          worker_.send(FakeWorker::Break{});
+        } else {
+          worker_.send(FakeWorker::Die{});
+        }
         start_worker();
       }
       if (below(4) == 0) {
@@ -120,7 +132,7 @@ class Simulation {
 
   // Now, or after it was away for a while; sometimes another controller has it first.
   void start_worker() {
-    worker_ = runtime_.spawn<FakeWorker>(++connections_, total_blocks_, FakeWorker::Group(group_));
+    worker_ = runtime_.spawn<FakeWorker>(++connections_, memory_, FakeWorker::Group(group_));
     Duration pause{};
     if (below(3) == 0) {
       pause = std::chrono::milliseconds(below(40000));
@@ -131,8 +143,7 @@ class Simulation {
     if (below(4) == 0) {
       worker_.send(FakeWorker::Refuse{});
       worker_.send_after(pause + std::chrono::milliseconds(10), FakeWorker::Connect{});
-      worker_ =
-          runtime_.spawn<FakeWorker>(++connections_, total_blocks_, FakeWorker::Group(group_));
+      worker_ = runtime_.spawn<FakeWorker>(++connections_, memory_, FakeWorker::Group(group_));
     }
     worker_.send_after(pause + std::chrono::milliseconds(below(2) * 50), FakeWorker::Connect{});
   }
@@ -177,6 +188,9 @@ class Simulation {
           SimRetrieval::id_of(static_cast<int>(below(SimRetrieval::kDocuments))));
     }
     retrieval.set_enabled(!retrieval.document_ids().empty());
+    if (below(10) == 0) {
+      request.set_path_action(below(2) == 0 ? v1::PATH_ACTION_KEEP : v1::PATH_ACTION_RELEASE);
+    }
     const char* corpora[] = {"", SimRetrieval::kSharedCorpus, "own"};
     retrieval.set_corpus(corpora[below(3)]);
     return request;
@@ -323,6 +337,7 @@ class Simulation {
   void check_answer(const Client& client) {
     const v1::AnswerRequest& request = client.request;
     ASSERT_TRUE(client.seen->completed) << request.request_id();
+    if (request.path_action() == v1::PATH_ACTION_RELEASE) return;
     ++answered_;
     for (const auto& [id, version] : client.acknowledged) {
       const auto used = history_->used[request.request_id()];
@@ -350,7 +365,9 @@ class Simulation {
       const auto code = seen.status.code();
       EXPECT_TRUE(code == absl::StatusCode::kCancelled || code == absl::StatusCode::kUnavailable ||
                   code == absl::StatusCode::kInvalidArgument ||
-                  (code == absl::StatusCode::kNotFound && client.request.retrieval().enabled()) ||
+                  (code == absl::StatusCode::kNotFound &&
+                   (client.request.retrieval().enabled() ||
+                    client.request.path_action() == v1::PATH_ACTION_RELEASE)) ||
                   (forgetful_ && code == absl::StatusCode::kInternal))
           << id << ": " << seen.status;
       ++failures_[code];
@@ -367,14 +384,20 @@ class Simulation {
     if (!forgetful_) {
       EXPECT_EQ(status.cache.ledger_mismatches(), 0u);
     }
-    EXPECT_EQ(status.cache.free_blocks() + status.cache.cached_blocks(), total_blocks_);
+    EXPECT_EQ(status.cache.free_blocks() + status.cache.cached_blocks(), memory_->device_blocks);
+    EXPECT_LE(status.cache.host_cached_blocks(), memory_->host_blocks);
   }
 
  public:
   int answered_ = 0;
   std::map<absl::StatusCode, int> failures_;
   double preemptions() const { return metrics_->preemptions.Value(); }
-  double evictions() const { return metrics_->evicted_nodes.Value(); }
+  double demotions() const { return metrics_->evicted_demoted.Value(); }
+  double frees() const { return metrics_->evicted_freed.Value(); }
+  double host_evictions() const {
+    return metrics_->evicted_host.Value() + metrics_->released_copies.Value();
+  }
+  double host_hit_tokens() const { return metrics_->hits_host_tokens.Value(); }
   int retrieval_failures() const { return history_->unavailable; }
 
  private:
@@ -385,7 +408,7 @@ class Simulation {
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<const PromptFormat> format_;
   const Digest model_ = sha256("model");
-  const uint32_t total_blocks_;
+  const std::shared_ptr<FakeWorker::Memory> memory_;
   const std::shared_ptr<Metrics> metrics_;
   const std::shared_ptr<SimRetrieval::History> history_ = std::make_shared<SimRetrieval::History>();
   ActorRef<CheckedGroup> group_;
@@ -407,7 +430,10 @@ TEST(ControllerSimulation, AnswersExactlyAndLosesNothingWhateverFails) {
       number_from("RAG_SIM_RUNS", std::getenv("RAG_SIM_SEED") == nullptr ? 150 : 1);
   int answered = 0;
   double preemptions = 0;
-  double evictions = 0;
+  double demotions = 0;
+  double frees = 0;
+  double host_evictions = 0;
+  double host_hit_tokens = 0;
   int retrieval_failures = 0;
   std::map<absl::StatusCode, int> failures;
   for (uint64_t seed = first; seed < first + runs; ++seed) {
@@ -416,20 +442,27 @@ TEST(ControllerSimulation, AnswersExactlyAndLosesNothingWhateverFails) {
     simulation.run(60);
     answered += simulation.answered_;
     preemptions += simulation.preemptions();
-    evictions += simulation.evictions();
+    demotions += simulation.demotions();
+    frees += simulation.frees();
+    host_evictions += simulation.host_evictions();
+    host_hit_tokens += simulation.host_hit_tokens();
     retrieval_failures += simulation.retrieval_failures();
     for (const auto& [code, count] : simulation.failures_) failures[code] += count;
     if (::testing::Test::HasFailure()) break;
   }
   std::cout << runs << " seeds from " << first << ", " << answered << " exact answers, "
-            << preemptions << " preemptions, " << evictions << " evictions, " << retrieval_failures
-            << " failed searches\n";
+            << preemptions << " preemptions, " << demotions << " demotions, " << frees << " freed, "
+            << host_evictions << " host evictions, " << host_hit_tokens << " tokens loaded, "
+            << retrieval_failures << " failed searches\n";
   for (const auto& [code, count] : failures) std::cout << count << " " << code << "\n";
   // What is not exercised is not tested.
   EXPECT_GT(answered, static_cast<int>(runs) * 20);
   if (runs >= 100) {
     EXPECT_GT(preemptions, 0);
-    EXPECT_GT(evictions, 0);
+    EXPECT_GT(demotions, 0);
+    EXPECT_GT(frees, 0);
+    EXPECT_GT(host_evictions, 0);
+    EXPECT_GT(host_hit_tokens, 0);
     EXPECT_GT(failures[absl::StatusCode::kNotFound], 0);
     EXPECT_GT(failures[absl::StatusCode::kUnavailable], 0);
   }

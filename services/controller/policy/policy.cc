@@ -5,6 +5,8 @@
 
 namespace ragcache::controller {
 
+std::vector<std::string> policy_names() { return {"lru"}; }
+
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> make_policy(const std::string& name) {
   if (name == "lru") return std::make_unique<LruPolicy>();
   return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/ids.h"
@@ -51,8 +52,11 @@ class EvictionPolicy {
   // Rises when priorities that were told before no longer compare with those told from now on: the
   // tree then asks for all of them again.
   virtual uint64_t epoch() const { return 0; }
+  // The tier's logical clock, where the policy has one.
+  virtual double clock(Tier /*tier*/) const { return 0; }
 };
 
+std::vector<std::string> policy_names();
 // INVALID_ARGUMENT for an unknown name.
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> make_policy(const std::string& name);
 

@@ -9,8 +9,9 @@ namespace ragcache::controller {
 namespace {
 
 void append(PromptPlan& plan, const SegmentId& parent, const Digest& digest,
-            std::vector<TokenId> tokens) {
-  plan.chain.push_back({SegmentId::derive(parent, digest), static_cast<uint32_t>(tokens.size())});
+            std::vector<TokenId> tokens, std::string name = {}) {
+  plan.chain.push_back(
+      {SegmentId::derive(parent, digest), static_cast<uint32_t>(tokens.size()), std::move(name)});
   plan.segment_tokens.push_back(std::move(tokens));
 }
 
@@ -62,20 +63,28 @@ absl::StatusOr<std::shared_ptr<const PromptPlan>> make_raw_plan(const Tokenizer&
 
 absl::StatusOr<std::shared_ptr<const PromptPlan>> make_prompt_plan(
     const PromptFormat& format, const SegmentId& chain_root, const std::string& system,
-    std::vector<PromptDocument> documents, const std::vector<ChatMessage>& turns) {
+    std::vector<PromptDocument> documents, size_t cached_documents,
+    const std::vector<ChatMessage>& turns) {
   auto plan = std::make_shared<PromptPlan>();
   std::vector<TokenId> root = format.root(system);
   const Digest root_digest = digest_of_tokens(root);
   append(*plan, chain_root, root_digest, std::move(root));
-  for (PromptDocument& document : documents) {
+  for (size_t i = 0; i < documents.size(); ++i) {
+    PromptDocument& document = documents[i];
     // A wrong digest would let two different texts share one KV.
     if (document.tokens.empty() || digest_of_tokens(document.tokens) != document.token_digest) {
-      return absl::InternalError(absl::StrCat("document ", plan->chain.size(),
-                                              ": its token digest is not that of its tokens"));
+      return absl::InternalError(
+          absl::StrCat("document ", i + 1, ": its token digest is not that of its tokens"));
     }
-    append(*plan, plan->chain.back().id, document.token_digest, std::move(document.tokens));
+    if (i < cached_documents) {
+      append(*plan, plan->chain.back().id, document.token_digest, std::move(document.tokens),
+             std::move(document.id));
+    } else {
+      plan->tail.insert(plan->tail.end(), document.tokens.begin(), document.tokens.end());
+    }
   }
-  plan->tail = format.tail(turns);
+  const std::vector<TokenId> turn_tokens = format.tail(turns);
+  plan->tail.insert(plan->tail.end(), turn_tokens.begin(), turn_tokens.end());
   return plan;
 }
 

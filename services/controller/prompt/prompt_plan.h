@@ -14,6 +14,7 @@ namespace ragcache::controller {
 
 // A document's part of a prompt, tokenised at ingest.
 struct PromptDocument {
+  std::string id;
   std::vector<TokenId> tokens;
   Digest token_digest;
 };
@@ -41,11 +42,13 @@ absl::StatusOr<std::shared_ptr<const PromptPlan>> make_raw_plan(const Tokenizer&
                                                                 std::vector<RawPart> segments,
                                                                 RawPart tail);
 
-// `chain_root` is the parent of every root segment: model and cache scope. `turns` are the
-// conversation without system messages. INTERNAL if a document's digest is not that of its
-// tokens.
+// `chain_root` is the parent of every root segment: model and cache scope. The documents behind the
+// first `cached_documents` stand in the tail: orderings multiply with their number, and reuse falls
+// (RAGCache §6.1). `turns` are the conversation without system messages. INTERNAL if a document's
+// digest is not that of its tokens.
 absl::StatusOr<std::shared_ptr<const PromptPlan>> make_prompt_plan(
     const PromptFormat& format, const SegmentId& chain_root, const std::string& system,
-    std::vector<PromptDocument> documents, const std::vector<ChatMessage>& turns);
+    std::vector<PromptDocument> documents, size_t cached_documents,
+    const std::vector<ChatMessage>& turns);
 
 }  // namespace ragcache::controller

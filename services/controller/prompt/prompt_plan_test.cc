@@ -18,8 +18,9 @@ class PromptPlanTest : public ::testing::Test {
   }
   std::shared_ptr<const PromptPlan> plan(const std::string& system,
                                          std::vector<PromptDocument> documents,
-                                         const std::string& question) const {
-    return *make_prompt_plan(*format_, root_, system, std::move(documents),
+                                         const std::string& question,
+                                         size_t cached_documents = 100) const {
+    return *make_prompt_plan(*format_, root_, system, std::move(documents), cached_documents,
                              {{ChatRole::kUser, question}});
   }
 
@@ -45,6 +46,26 @@ TEST_F(PromptPlanTest, CutsAtTheDocumentsAndKeepsTheQuestionInTheTail) {
             "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST_F(PromptPlanTest, KeepsThePromptWhenOnlyLeadingDocumentsAreCached) {
+  const auto prompt_of = [](const PromptPlan& plan) {
+    std::vector<TokenId> tokens;
+    for (const auto& segment : plan.segment_tokens) {
+      tokens.insert(tokens.end(), segment.begin(), segment.end());
+    }
+    tokens.insert(tokens.end(), plan.tail.begin(), plan.tail.end());
+    return tokens;
+  };
+  const std::vector<PromptDocument> documents{document("A", "1"), document("B", "2"),
+                                              document("C", "3")};
+  const auto all = plan("S", documents, "x");
+  for (size_t cached = 1; cached <= 3; ++cached) {
+    const auto some = plan("S", documents, "x", cached);
+    ASSERT_EQ(some->chain.size(), 1 + cached);
+    for (size_t i = 0; i <= cached; ++i) EXPECT_EQ(some->chain[i].id, all->chain[i].id);
+    EXPECT_EQ(prompt_of(*some), prompt_of(*all));
+  }
+}
+
 TEST_F(PromptPlanTest, SharesIdsExactlyAsFarAsTheTextIsTheSame) {
   const auto base = plan("S", {document("A", "1"), document("B", "2")}, "x");
   const auto other_question = plan("S", {document("A", "1"), document("B", "2")}, "y");
@@ -63,7 +84,7 @@ TEST_F(PromptPlanTest, SharesIdsExactlyAsFarAsTheTextIsTheSame) {
 TEST_F(PromptPlanTest, RefusesADigestOfOtherTokens) {
   PromptDocument forged = document("A", "one");
   forged.tokens.back() += 1;
-  const auto made = make_prompt_plan(*format_, root_, "S", {forged}, {{ChatRole::kUser, "x"}});
+  const auto made = make_prompt_plan(*format_, root_, "S", {forged}, 100, {{ChatRole::kUser, "x"}});
   EXPECT_THAT(std::string(made.status().message()), ::testing::HasSubstr("document 1"));
 }
 

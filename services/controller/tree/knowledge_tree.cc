@@ -65,6 +65,7 @@ void KnowledgeTree::acquire(std::span<const SegmentSpec> chain,
     const bool cached = node != nullptr;
     if (cached) {
       RAG_CHECK(node->device != Residence::kPending && node->parent == parent);
+      if (node->name.empty()) node->name = spec.name;  // restored without one
     } else {
       node = &insert(spec, parent);
     }
