@@ -38,7 +38,12 @@ FakeWorker::FakeWorker(uint64_t connection, std::shared_ptr<Memory> memory, Grou
                        ActorRef<FakeWorker> self)
     : connection_(connection), memory_(std::move(memory)), group_(std::move(group)), self_(self) {}
 
-void FakeWorker::handle(Connect, ActorContext&) {
+void FakeWorker::handle(Connect, ActorContext& context) {
+  if (memory_->stream > connection_) return context.stop();  // overtaken by a newer one
+  memory_->stream = connection_;
+  // A new stream ends what an older one had running; copies that were under way are completed.
+  for (auto& [id, segment] : memory_->device) segment.pins = 0;
+  for (auto& [id, segment] : memory_->host) segment.save = 0;
   worker::v1::GetInfoResponse info;
   info.set_block_tokens(kBlockTokens);
   info.set_block_bytes(kBlockBytes);
@@ -49,16 +54,15 @@ void FakeWorker::handle(Connect, ActorContext&) {
 }
 
 void FakeWorker::handle(Die, ActorContext& context) {
-  memory_->device.clear();
-  std::erase_if(memory_->host, [](const auto& entry) { return entry.second.save != 0; });
-  // A copy whose parent's was not done is out of reach; the next process sorts that out.
+  if (is_current()) {
+    memory_->device.clear();
+    std::erase_if(memory_->host, [](const auto& entry) { return entry.second.save != 0; });
+  }
   group_.send(controller::WorkerLost{connection_, "killed"});
   context.stop();
 }
 
 void FakeWorker::handle(Break, ActorContext& context) {
-  end_all();
-  for (auto& [id, segment] : memory_->host) segment.save = 0;  // the process goes on with it
   group_.send(controller::WorkerLost{connection_, "the stream broke"});
   context.stop();
 }
@@ -99,6 +103,7 @@ void FakeWorker::tell_snapshot() {
 }
 
 void FakeWorker::handle(worker::v1::ExecuteRequest command, ActorContext& context) {
+  if (!is_current()) return;
   RAG_CHECK(command.command() == ++last_command_);
   using Body = worker::v1::ExecuteRequest::BodyCase;
   switch (command.body_case()) {
@@ -253,6 +258,7 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
 
 void FakeWorker::handle(Step, ActorContext& context) {
   stepping_ = false;
+  if (!is_current()) return;
   const size_t choices = running_.size() + saving_.size();
   if (choices == 0) return;
   const size_t choice = context.random() % choices;
@@ -374,6 +380,7 @@ void FakeWorker::advance(Running& request) {
 
 void FakeWorker::handle(Forget, ActorContext&) {
   RAG_CHECK(memory_->forgetful);
+  if (!is_current()) return;
   for (auto it = memory_->device.begin(); it != memory_->device.end(); ++it) {
     const bool leaf =
         std::none_of(memory_->device.begin(), memory_->device.end(),
@@ -393,10 +400,6 @@ void FakeWorker::end(const std::string& request_id) {
   auto it = running_.find(request_id);
   for (const std::string& id : it->second.pinned) --memory_->device.at(id).pins;
   running_.erase(it);
-}
-
-void FakeWorker::end_all() {
-  while (!running_.empty()) end(std::string(running_.begin()->first));
 }
 
 void FakeWorker::tell(ExecuteResponse event) {

@@ -50,6 +50,7 @@ class FakeWorker {
     std::map<std::string, Segment> device;
     std::map<std::string, Segment> host;
     uint64_t saves = 0;
+    uint64_t stream = 0;  // the connection of the current one
   };
 
   struct Connect {};
@@ -112,6 +113,8 @@ class FakeWorker {
   }
   static uint32_t blocks_of(const std::map<std::string, Segment>& segments);
   static void check_leaf(const std::map<std::string, Segment>& segments, const std::string& id);
+  // Whether no newer stream has been opened.
+  bool is_current() const { return memory_->stream == connection_; }
   void tell_snapshot();
   void generate(const worker::v1::Generate& command);
   void replicate(const worker::v1::Replicate& command);
@@ -120,7 +123,6 @@ class FakeWorker {
   void finish_segment(Running& request);
   void finish_save(size_t index);
   void end(const std::string& request_id);
-  void end_all();
   void tell(worker::v1::ExecuteResponse event);
   void tell_load();
   void go_on();

@@ -9,11 +9,12 @@
 
 namespace ragcache::controller {
 
-// The nodes that may go for one reason, least valuable first: those that no waiting request
-// expects before those that one does, then by priority, ties by id. A heap whose nodes know their
-// places, so that any of them leaves in O(log n); of four children a node, for fewer cache misses.
+// The nodes that may go for one reason, least valuable first: those that an operator keeps go last,
+// before them those that a waiting request expects; then by priority, ties by id. A heap whose
+// nodes know their places, so that any of them leaves in O(log n); of four children a node, for
+// fewer cache misses.
 //
-// A node's rank (expected or not, priority) must not change while it is in here.
+// A node's rank (kept, expected, priority) must not change while it is in here.
 class Candidates {
  public:
   explicit Candidates(CandidateKind kind) : kind_(static_cast<size_t>(kind)) {}
@@ -26,7 +27,7 @@ class Candidates {
 
   void insert(TreeNode& node) {
     RAG_CHECK(!contains(node));
-    heap_.push_back({node.priority, node.expected > 0, &node});
+    heap_.push_back({rank_of(node), node.priority, &node});
     rise(heap_.size() - 1);
   }
 
@@ -54,13 +55,17 @@ class Candidates {
   static constexpr size_t kArity = 4;
 
   struct Item {
-    double priority;  // a copy: comparing does not touch the nodes
-    bool expected;
+    uint32_t rank;  // copies: comparing does not touch the nodes
+    double priority;
     TreeNode* node;
   };
 
+  static uint32_t rank_of(const TreeNode& node) {
+    return node.kept ? 2 : node.expected > 0 ? 1 : 0;
+  }
+
   static bool before(const Item& a, const Item& b) {
-    if (a.expected != b.expected) return b.expected;
+    if (a.rank != b.rank) return a.rank < b.rank;
     if (a.priority != b.priority) return a.priority < b.priority;
     return a.node->id < b.node->id;
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/check.h"
 
 namespace ragcache::controller {
@@ -223,7 +225,7 @@ std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
   std::vector<Move> moves;
   Node* top = find(id);
   if (top == nullptr) return moves;
-  const std::vector<Node*> nodes = subtree(*top);
+  const std::vector<Node*> nodes = children_first(*top);
   if (tier == Tier::kDevice && top->users > 0) return moves;  // users below are users here
   for (Node* node : nodes) {
     const bool is_top = node == top;
@@ -244,14 +246,21 @@ std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
 }
 
 std::vector<Move> KnowledgeTree::clear() {
+  absl::flat_hash_set<const Node*> staying;
+  for (const auto& [unused, node] : nodes_) {
+    if (node->users == 0 && !node->kept) continue;
+    for (const Node* step = node.get(); step != nullptr; step = step->parent) {
+      if (!staying.insert(step).second) break;
+    }
+  }
   std::vector<Move> moves;
-  Candidates& alone = candidates_[static_cast<size_t>(CandidateKind::kHost)];
-  while (!alone.empty()) drop_from_host(alone.least(), moves);
-  Candidates& device = candidates_[static_cast<size_t>(CandidateKind::kDevice)];
-  while (!device.empty()) {
-    Node& node = device.least();
-    if (is_there(node.host)) drop_from_host(node, moves);
-    moves.push_back({Move::Kind::kDropDevice, node.id, node.blocks});
+  const std::vector<Node*> nodes = parents_first();
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+    Node& node = **it;
+    if (staying.contains(&node)) continue;
+    if (is_there(node.host)) moves.push_back({Move::Kind::kDropHost, node.id, node.blocks});
+    if (is_there(node.device)) moves.push_back({Move::Kind::kDropDevice, node.id, node.blocks});
+    set_host(node, Residence::kNone);
     set_device(node, Residence::kNone);
     remove_if_nowhere(node);
   }
@@ -259,22 +268,29 @@ std::vector<Move> KnowledgeTree::clear() {
   return moves;
 }
 
-std::vector<KnowledgeTree::Node*> KnowledgeTree::subtree(Node& top) const {
-  // Rare, so a scan is fine: nodes do not know their children.
-  std::vector<std::pair<uint32_t, Node*>> below;  // depth under the top, node
+std::vector<KnowledgeTree::Node*> KnowledgeTree::parents_first() const {
+  std::vector<std::pair<uint32_t, Node*>> order;  // by depth
   for (const auto& [unused, node] : nodes_) {
     uint32_t depth = 0;
-    for (const Node* step = node.get(); step != nullptr; step = step->parent, ++depth) {
-      if (step != &top) continue;
-      below.emplace_back(depth, node.get());
-      break;
-    }
+    for (const Node* step = node->parent; step != nullptr; step = step->parent) ++depth;
+    order.emplace_back(depth, node.get());
   }
-  std::sort(below.begin(), below.end(), [](const auto& a, const auto& b) {
-    return std::tie(b.first, a.second->id) < std::tie(a.first, b.second->id);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->id) < std::tie(b.first, b.second->id);
   });
-  std::vector<Node*> nodes;  // children before parents
-  for (const auto& [unused, node] : below) nodes.push_back(node);
+  std::vector<Node*> nodes;
+  for (const auto& [unused, node] : order) nodes.push_back(node);
+  return nodes;
+}
+
+std::vector<KnowledgeTree::Node*> KnowledgeTree::children_first(const Node& top) const {
+  // Rare, so a scan is fine: nodes do not know their children.
+  std::vector<Node*> nodes = parents_first();
+  std::erase_if(nodes, [&top](const Node* node) {
+    while (node != nullptr && node != &top) node = node->parent;
+    return node == nullptr;
+  });
+  std::reverse(nodes.begin(), nodes.end());
   return nodes;
 }
 
@@ -301,22 +317,13 @@ bool KnowledgeTree::keep(std::span<const SegmentSpec> chain, bool kept) {
   Node* node = chain.empty() ? nullptr : find(chain.back().id);
   if (node == nullptr || (node->device != Residence::kReady && !is_there(node->host))) return false;
   if (node->kept == kept) return true;
-  set_kept(*node, kept);
+  update(*node, [&] { node->kept = kept; });
   kept_nodes_ += kept ? 1 : -1;
   return true;
 }
 
 void KnowledgeTree::for_each(const std::function<void(const TreeNode&)>& visit) const {
-  std::vector<std::pair<uint32_t, const Node*>> order;
-  for (const auto& [unused, node] : nodes_) {
-    uint32_t depth = 0;
-    for (const Node* step = node->parent; step != nullptr; step = step->parent) ++depth;
-    order.emplace_back(depth, node.get());
-  }
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first, a.second->id) < std::tie(b.first, b.second->id);
-  });
-  for (const auto& [unused, node] : order) visit(*node);
+  for (const Node* node : parents_first()) visit(*node);
 }
 
 // ---- one node's states
@@ -339,10 +346,7 @@ KnowledgeTree::Node& KnowledgeTree::insert(const SegmentSpec& spec, Node* parent
 void KnowledgeTree::remove_if_nowhere(Node& node) {
   if (is_there(node.device) || is_there(node.host) || node.users > 0) return;
   RAG_CHECK(node.children == 0);
-  if (node.kept) {  // only a loss takes a kept node
-    set_kept(node, false);
-    --kept_nodes_;
-  }
+  if (node.kept) --kept_nodes_;
   const SegmentId id = node.id;
   Node* parent = node.parent;
   nodes_.erase(id);
@@ -364,14 +368,13 @@ void KnowledgeTree::update(Node& node, Change change) {
 bool KnowledgeTree::may_go(const Node& node, CandidateKind kind) const {
   switch (kind) {
     case CandidateKind::kDevice:
-      return node.device == Residence::kReady && node.device_children == 0 && !is_held(node);
+      return node.device == Residence::kReady && node.device_children == 0 && node.users == 0;
     case CandidateKind::kHost:
       return node.device == Residence::kNone && is_there(node.host) && node.children == 0 &&
-             !is_held(node);
+             node.users == 0;
     case CandidateKind::kCopy:
       // A copy may go under the feet of those who use the node on the device.
-      return node.device == Residence::kReady && is_there(node.host) && node.host_children == 0 &&
-             !is_kept(node);
+      return node.device == Residence::kReady && is_there(node.host) && node.host_children == 0;
   }
   return false;
 }
@@ -385,12 +388,12 @@ void KnowledgeTree::set_device(Node& node, Residence to) {
   if (from == Residence::kReady) {
     device_blocks_ -= node.blocks;
     device_tokens_ -= node.tokens;
-    if (is_held(node)) held_blocks_ -= node.blocks;
+    if (node.users > 0) pinned_blocks_ -= node.blocks;
   }
   if (to == Residence::kReady) {
     device_blocks_ += node.blocks;
     device_tokens_ += node.tokens;
-    if (is_held(node)) held_blocks_ += node.blocks;
+    if (node.users > 0) pinned_blocks_ += node.blocks;
   }
   Node* parent = node.parent;
   if (parent != nullptr && is_there(from) != is_there(to)) {
@@ -418,31 +421,11 @@ void KnowledgeTree::set_host(Node& node, Residence to) {
 }
 
 void KnowledgeTree::set_users(Node& node, uint32_t users) {
-  const bool was_held = is_held(node);
-  if ((node.users > 0) != (users > 0)) pinned_nodes_ += users > 0 ? 1 : -1;
+  const bool was_pinned = node.users > 0;
   update(node, [&] { node.users = users; });
-  if (was_held != is_held(node) && node.device == Residence::kReady) {
-    held_blocks_ += is_held(node) ? node.blocks : -node.blocks;
-  }
-}
-
-void KnowledgeTree::set_kept(Node& node, bool kept) {
-  // Ancestors follow, as far as nothing else keeps them.
-  for (Node* step = &node; step != nullptr; step = step->parent) {
-    const bool was_kept = is_kept(*step);
-    const bool was_held = is_held(*step);
-    update(*step, [&] {
-      if (step == &node) {
-        step->kept = kept;
-      } else {
-        step->kept_children += kept ? 1 : -1;
-      }
-    });
-    if (was_held != is_held(*step) && step->device == Residence::kReady) {
-      held_blocks_ += is_held(*step) ? step->blocks : -step->blocks;
-    }
-    if (was_kept == is_kept(*step)) return;
-  }
+  if (was_pinned == (users > 0)) return;
+  pinned_nodes_ += users > 0 ? 1 : -1;
+  if (node.device == Residence::kReady) pinned_blocks_ += users > 0 ? node.blocks : -node.blocks;
 }
 
 void KnowledgeTree::rescore_if_due() {
@@ -456,10 +439,10 @@ void KnowledgeTree::rescore_if_due() {
 
 void KnowledgeTree::check_invariants() const {
   struct Counts {
-    uint32_t children = 0, device = 0, host = 0, kept = 0;
+    uint32_t children = 0, device = 0, host = 0;
   };
   absl::flat_hash_map<const Node*, Counts> below;
-  uint32_t device_blocks = 0, held_blocks = 0, host_blocks = 0;
+  uint32_t device_blocks = 0, pinned_blocks = 0, host_blocks = 0;
   uint64_t device_tokens = 0, host_tokens = 0, cached_tokens = 0;
   size_t pinned = 0, kept = 0;
   std::array<size_t, kCandidateKinds> candidates{};
@@ -471,7 +454,7 @@ void KnowledgeTree::check_invariants() const {
     if (node.device == Residence::kReady) {
       device_blocks += node.blocks;
       device_tokens += node.tokens;
-      if (is_held(node)) held_blocks += node.blocks;
+      if (node.users > 0) pinned_blocks += node.blocks;
     }
     if (is_there(node.host)) {
       host_blocks += node.blocks;
@@ -490,7 +473,6 @@ void KnowledgeTree::check_invariants() const {
       ++counts.children;
       counts.device += is_there(node.device);
       counts.host += is_there(node.host);
-      counts.kept += is_kept(node);
     }
     for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
       RAG_CHECK(candidates_[kind].contains(node) == may_go(node, static_cast<CandidateKind>(kind)));
@@ -500,12 +482,12 @@ void KnowledgeTree::check_invariants() const {
   for (const auto& [id, node] : nodes_) {
     const Counts& counts = below[node.get()];
     RAG_CHECK(node->children == counts.children && node->device_children == counts.device);
-    RAG_CHECK(node->host_children == counts.host && node->kept_children == counts.kept);
+    RAG_CHECK(node->host_children == counts.host);
   }
   for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
     RAG_CHECK(candidates[kind] == candidates_[kind].size() && candidates_[kind].ordered());
   }
-  RAG_CHECK(device_blocks == device_blocks_ && held_blocks == held_blocks_);
+  RAG_CHECK(device_blocks == device_blocks_ && pinned_blocks == pinned_blocks_);
   RAG_CHECK(host_blocks == host_blocks_ && host_blocks <= host_total_);
   RAG_CHECK(device_tokens == device_tokens_ && host_tokens == host_tokens_);
   RAG_CHECK(cached_tokens == cached_tokens_ && pinned == pinned_nodes_ && kept == kept_nodes_);

@@ -110,15 +110,16 @@ class KnowledgeTree {
   // longer has the copy itself, so it is not among the moves.
   std::vector<Move> lose(const SegmentId& id, Tier tier);
 
-  // Removes every node that is neither in use nor kept, from both tiers; history too.
+  // Removes every node from both tiers that neither is in use or kept nor has such below; history
+  // too.
   std::vector<Move> clear();
 
   // Waiting requests will want the chain, or no longer wait.
   void expect(std::span<const SegmentSpec> chain);
   void unexpect(std::span<const SegmentSpec> chain);
 
-  // Keeps the last node of the chain, and so its ancestors, from leaving their tiers, or lets it go
-  // again. False if it is not cached.
+  // Has the last node of the chain, and so its ancestors, leave a tier only when nothing else can
+  // make room, or no longer. False if it is not cached.
   bool keep(std::span<const SegmentSpec> chain, bool kept);
 
   // Every node, parents before children.
@@ -133,7 +134,7 @@ class KnowledgeTree {
   uint64_t host_tokens() const { return host_tokens_; }
   uint64_t cached_tokens() const { return cached_tokens_; }  // on either tier, each node once
   // Blocks that evict() could free.
-  uint32_t evictable_blocks() const { return device_blocks_ - held_blocks_; }
+  uint32_t evictable_blocks() const { return device_blocks_ - pinned_blocks_; }
   size_t node_count() const { return nodes_.size(); }
   size_t pinned_nodes() const { return pinned_nodes_; }
   size_t kept_nodes() const { return kept_nodes_; }
@@ -158,10 +159,6 @@ class KnowledgeTree {
   void set_device(Node& node, Residence to);
   void set_host(Node& node, Residence to);
   void set_users(Node& node, uint32_t users);
-  void set_kept(Node& node, bool kept);
-  static bool is_kept(const Node& node) { return node.kept || node.kept_children > 0; }
-  // Nothing takes it off its tier. So are then its ancestors.
-  static bool is_held(const Node& node) { return node.users > 0 || is_kept(node); }
   bool may_go(const Node& node, CandidateKind kind) const;
   // Takes the node out of the candidates, changes it, and puts it back where it now belongs.
   template <typename Change>
@@ -175,7 +172,9 @@ class KnowledgeTree {
   bool make_host_room(uint32_t blocks, bool release_copies, double priority,
                       std::vector<Move>& moves);
   void drop_from_host(Node& node, std::vector<Move>& moves);
-  std::vector<Node*> subtree(Node& top) const;
+  // Every node; the node and its descendants. O(n log n).
+  std::vector<Node*> parents_first() const;
+  std::vector<Node*> children_first(const Node& top) const;
 
   EvictionPolicy& policy_;
   const uint32_t block_tokens_;
@@ -190,7 +189,7 @@ class KnowledgeTree {
   uint64_t epoch_ = 0;  // of the policy's priorities
 
   uint32_t device_blocks_ = 0;
-  uint32_t held_blocks_ = 0;  // of them
+  uint32_t pinned_blocks_ = 0;  // of them, of nodes in use
   uint64_t device_tokens_ = 0;
   uint32_t host_blocks_ = 0;
   uint64_t host_tokens_ = 0;

@@ -37,8 +37,7 @@ struct TreeNode {
   uint32_t expected = 0;  // waiting requests that will want it
   Residence device = Residence::kNone;
   Residence host = Residence::kNone;
-  bool kept = false;           // by an operator: leaves no tier
-  uint32_t kept_children = 0;  // kept themselves, or with such below
+  bool kept = false;  // by an operator: goes after all others
   std::array<uint32_t, kCandidateKinds> places{kNoPlace, kNoPlace, kNoPlace};
 };
 
