@@ -27,7 +27,13 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   RAG_ASSIGN_OR_RETURN(const auto files, ModelFiles::open(config.model));
   RAG_ASSIGN_OR_RETURN(auto tokenizer, files->tokenizer());
   RAG_ASSIGN_OR_RETURN(auto format, files->prompt_format(config.chat_template));
-  RAG_ASSIGN_OR_RETURN(auto policy, make_policy(config.cache_policy));
+  auto prefill_cost = std::make_shared<PrefillCost>(PrefillCost::unmeasured());
+  PolicyOptions policy_options;
+  policy_options.remember = config.cache_history;
+  policy_options.prefill_seconds = [prefill_cost](uint32_t cached_tokens, uint32_t new_tokens) {
+    return prefill_cost->seconds(cached_tokens, new_tokens);
+  };
+  RAG_ASSIGN_OR_RETURN(auto policy, make_policy(config.cache_policy, policy_options));
 
   const Digest model = files->fingerprint();
 
@@ -39,7 +45,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   const auto start = deadline_in(Duration::zero()).time_since_epoch();
   const auto term =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(start).count());
-  parts->group = parts->runtime.spawn<GroupActor>(config, term, std::move(policy), metrics);
+  parts->group = parts->runtime.spawn<GroupActor>(config, term, std::move(policy),
+                                                  std::move(prefill_cost), metrics);
   parts->link = parts->runtime.spawn<WorkerLink>(make_channel(config.worker_address), model,
                                                  WorkerLink::Group(parts->group));
   parts->link.send(WorkerLink::Connect{});

@@ -5,13 +5,15 @@
 
 #include "common/config/options.h"
 #include "common/tokenizer/chat_template.h"
+#include "services/controller/policy/policy.h"
 
 namespace ragcache::controller {
 
 struct Config {
   std::string model;
   std::string chat_template = "auto";
-  std::string cache_policy = "lru";
+  std::string cache_policy = policy_names().front();
+  bool cache_history = true;
   std::string system_prompt =
       "You are a helpful assistant. Answer the question from the documents, in a few sentences.";
   uint32_t cached_prefix_docs = 0;
@@ -34,7 +36,10 @@ inline void add_options(OptionTable& table, Config& config) {
             {.choices = chat_template_choices(),
              .doc = "prompt format of the language model; auto: as its own template has it"});
   table.add("cache_policy", &config.cache_policy,
-            {.choices = {"lru"}, .doc = "which documents' KV leaves the cache first"});
+            {.choices = policy_names(),
+             .doc = "which documents' KV leaves the cache first"});
+  table.add("cache_history", &config.cache_history,
+            {.doc = "whether the policy remembers what it knew of documents whose KV has left"});
   table.add("system_prompt", &config.system_prompt,
             {.doc = "system message of requests that bring none"});
   table.add("cached_prefix_docs", &config.cached_prefix_docs,

@@ -23,8 +23,12 @@ uint32_t tokens_of(std::span<const SegmentSpec> chain) {
 }  // namespace
 
 GroupActor::GroupActor(const Config& config, uint64_t term, std::unique_ptr<EvictionPolicy> policy,
-                       std::shared_ptr<Metrics> metrics)
-    : config_(config), term_(term), policy_(std::move(policy)), metrics_(std::move(metrics)) {}
+                       std::shared_ptr<PrefillCost> prefill_cost, std::shared_ptr<Metrics> metrics)
+    : config_(config),
+      term_(term),
+      policy_(std::move(policy)),
+      prefill_cost_(std::move(prefill_cost)),
+      metrics_(std::move(metrics)) {}
 
 // ---- requests
 
@@ -120,7 +124,7 @@ GroupActor::Admission GroupActor::admit(Request& request, ActorContext& context)
     request.first_cached = CachedTokens{device_tokens, host_tokens};
     const uint32_t cached_tokens = device_tokens + host_tokens;
     const uint32_t fresh = plan.prompt_tokens() - cached_tokens;
-    cost = RequestCost{prefill_cost_.seconds(cached_tokens, fresh), fresh};
+    cost = RequestCost{prefill_cost_->seconds(cached_tokens, fresh), fresh};
   }
   tree_->acquire(plan.chain, cost);
   // Asked for again: worth a copy that outlives the device.
@@ -150,7 +154,7 @@ bool GroupActor::worth_loading(const PromptPlan& plan, const KnowledgeTree::Matc
   const double load_seconds = static_cast<double>(blocks * info_.block_bytes()) /
                               static_cast<double>(info_.load_bytes_per_second());
   return load_seconds <
-         prefill_cost_.seconds(device, host + rest) - prefill_cost_.seconds(device + host, rest);
+         prefill_cost_->seconds(device, host + rest) - prefill_cost_->seconds(device + host, rest);
 }
 
 worker::v1::ExecuteRequest GroupActor::generate_command(const Request& request, size_t on_device,

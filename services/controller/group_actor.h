@@ -36,9 +36,10 @@ struct CachedTokens {
 // outlive a worker that comes back soon; when none does, they fail.
 class GroupActor {
  public:
-  // `term` is higher than that of any earlier controller of the group.
+  // `term` is higher than that of any earlier controller of the group. `prefill_cost` is the
+  // actor's from here on, to which it gives the worker's table; the policy may read it.
   GroupActor(const Config& config, uint64_t term, std::unique_ptr<EvictionPolicy> policy,
-             std::shared_ptr<Metrics> metrics);
+             std::shared_ptr<PrefillCost> prefill_cost, std::shared_ptr<Metrics> metrics);
 
   void handle(Submit submit, ActorContext& context);
   void handle(Withdraw withdraw, ActorContext& context);
@@ -46,6 +47,7 @@ class GroupActor {
   void handle(WorkerEvent event, ActorContext& context);
   void handle(WorkerLost lost, ActorContext& context);
   void handle(WorkerUnreachable unreachable, ActorContext& context);
+  void handle(WorkerProfiled profiled, ActorContext& context);
   void handle(GetGroupStatus get, ActorContext& context);
   void handle(ClearGroupCache clear, ActorContext& context);
   void handle(GetCacheTree get, ActorContext& context);
@@ -135,7 +137,7 @@ class GroupActor {
   const Config config_;
   const uint64_t term_;
   const std::unique_ptr<EvictionPolicy> policy_;
-  PrefillCost prefill_cost_;
+  const std::shared_ptr<PrefillCost> prefill_cost_;
   const std::shared_ptr<Metrics> metrics_;
 
   // The connection; commands_ is valid while connected_.

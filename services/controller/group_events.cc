@@ -73,6 +73,21 @@ void GroupActor::handle(WorkerUnreachable unreachable, ActorContext& context) {
   no_worker_at(context.now());
 }
 
+void GroupActor::handle(WorkerProfiled profiled, ActorContext&) {
+  if (profiled.connection != connection_) return;
+  const worker::v1::PrefillProfile& table = profiled.profile;
+  absl::StatusOr<PrefillCost> cost =
+      PrefillCost::create({table.cached_tokens().begin(), table.cached_tokens().end()},
+                          {table.new_tokens().begin(), table.new_tokens().end()},
+                          {table.seconds().begin(), table.seconds().end()});
+  if (!cost.ok()) {
+    log::error("the worker's table of prefill times makes no sense; it is not used",
+               {{"reason", std::string(cost.status().message())}});
+    return;
+  }
+  *prefill_cost_ = *std::move(cost);
+}
+
 void GroupActor::no_worker_at(TimePoint now) {
   if (!absent_since_.has_value()) absent_since_ = now;
   if (now - *absent_since_ < kMaxWorkerAbsence) return;

@@ -80,6 +80,12 @@ struct WorkerUnreachable {
   std::string reason;
 };
 
+// How long the worker's prefills take, as it measured.
+struct WorkerProfiled {
+  uint64_t connection;
+  worker::v1::PrefillProfile profile;
+};
+
 // What the group is, was asked for, and holds.
 struct GroupStatus {
   bool ready = false;

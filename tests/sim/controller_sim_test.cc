@@ -72,7 +72,9 @@ class Simulation {
     config.cached_prefix_docs = below(3) == 0 ? 2 : 0;
     const std::vector<std::string> policies = policy_names();
     group_ = runtime_.spawn<CheckedGroup>(config, uint64_t{1},
-                                          *make_policy(policies[below(policies.size())]), metrics_);
+                                          *make_policy(policies[below(policies.size())]),
+                                          std::make_shared<PrefillCost>(PrefillCost::unmeasured()),
+                                          metrics_);
     retrieval_ = runtime_.spawn<SimRetrieval>(format_, history_);
     auto submits = GroupAddress::of_functions(
         [this](Submit submit) {

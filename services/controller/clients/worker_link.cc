@@ -14,7 +14,8 @@ namespace ragcache::controller {
 namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = std::chrono::seconds(2);
+// A worker that starts again is found within this time.
+constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kInfoTimeout = std::chrono::seconds(5);
 
 }  // namespace
@@ -103,6 +104,54 @@ class WorkerLink::Stream
   std::deque<worker::v1::ExecuteRequest> commands_;
 };
 
+// The worker's table of prefill times, measured now or before. Keeps itself alive until gRPC is done
+// with it. Without a table the group goes on with what it assumes.
+class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileResponse> {
+ public:
+  Profile(uint64_t connection, Group group) : connection_(connection), group_(std::move(group)) {}
+
+  void start(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Profile> self) {
+    self_ = std::move(self);
+    stub.async()->Profile(&context_, &request_, this);
+    StartRead(&response_);
+    StartCall();
+  }
+
+  void cancel() { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    if (response_.has_profile()) {
+      group_.send(WorkerProfiled{connection_, std::move(*response_.mutable_profile())});
+    } else {
+      const worker::v1::ProfilePoint& point = response_.point();
+      log::info("prefill measured", {{"point", ++points_},
+                                     {"of", response_.points()},
+                                     {"cached_tokens", point.cached_tokens()},
+                                     {"new_tokens", point.new_tokens()},
+                                     {"seconds", point.seconds()}});
+    }
+    response_.Clear();
+    StartRead(&response_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
+      log::warn("the worker gave no table of its prefill times", {{"reason", status.error_message()}});
+    }
+    self_.reset();
+  }
+
+ private:
+  const uint64_t connection_;
+  const Group group_;
+  std::shared_ptr<Profile> self_;
+  grpc::ClientContext context_;
+  worker::v1::ProfileRequest request_;
+  worker::v1::ProfileResponse response_;
+  uint32_t points_ = 0;
+};
+
 WorkerLink::WorkerLink(std::shared_ptr<grpc::Channel> channel, const Digest& model, Group group,
                        ActorRef<WorkerLink> self)
     : stub_(worker::v1::WorkerService::NewStub(std::move(channel))),
@@ -112,6 +161,7 @@ WorkerLink::WorkerLink(std::shared_ptr<grpc::Channel> channel, const Digest& mod
       pause_(kFirstPause) {}
 
 WorkerLink::~WorkerLink() {
+  if (profile_ != nullptr) profile_->cancel();
   if (stream_ != nullptr) stream_->cancel();
 }
 
@@ -153,11 +203,15 @@ void WorkerLink::handle(StreamAccepted accepted, ActorContext&) {
   if (accepted.connection != connections_) return;
   pause_ = kFirstPause;
   last_reason_.clear();
+  profile_ = std::make_shared<Profile>(accepted.connection, group_);
+  profile_->start(*stub_, profile_);
 }
 
 void WorkerLink::handle(StreamEnded ended, ActorContext&) {
   if (ended.connection != connections_) return;
   stream_.reset();
+  if (profile_ != nullptr) profile_->cancel();
+  profile_.reset();
   std::string reason =
       ended.status.ok() ? "the worker closed the stream" : std::string(ended.status.message());
   group_.send(WorkerLost{ended.connection, reason});

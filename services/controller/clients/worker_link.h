@@ -13,10 +13,12 @@
 namespace ragcache::controller {
 
 // Keeps one Execute stream to a worker group: connects, tells the group, passes events and
-// commands, reconnects with growing pauses when the stream ends.
+// commands, reconnects with growing pauses when the stream ends. Asks each worker once how long its
+// prefills take.
 class WorkerLink {
  public:
-  using Group = Address<WorkerConnected, WorkerEvent, WorkerLost, WorkerUnreachable>;
+  using Group =
+      Address<WorkerConnected, WorkerEvent, WorkerLost, WorkerUnreachable, WorkerProfiled>;
 
   struct Connect {};
 
@@ -49,6 +51,7 @@ class WorkerLink {
 
  private:
   class Stream;
+  class Profile;
 
   void retry(const std::string& reason);
 
@@ -58,6 +61,7 @@ class WorkerLink {
   const ActorRef<WorkerLink> self_;
 
   std::shared_ptr<Stream> stream_;
+  std::shared_ptr<Profile> profile_;
   uint64_t connections_ = 0;
   Duration pause_;
   std::string last_reason_;
