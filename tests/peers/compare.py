@@ -182,7 +182,7 @@ def ragcache_server(model, threads):
     with tempfile.TemporaryDirectory() as state, open(f"{state}/log", "w") as log:
         command = [ROOT / "build/release/bin/ragcache", "serve", "--model", model,
                    "--embedding-model", ROOT / ".deps/models/all-minilm-l6-v2", "--threads",
-                   threads, "--state-dir", f"{state}/state", "--listen",
+                   threads, "--state-dir", f"{state}/state", "--host-memory-mib", 0, "--listen",
                    f"127.0.0.1:{RAGCACHE_PORT}"]
         with server(command, RAGCACHE_PORT, log):
             return over_http(RAGCACHE_PORT)
