@@ -86,6 +86,8 @@ for service in "${services[@]}"; do
 done
 forbid "common/ and kernels/ include no service" '^ *# *include *"services/' \
   < <(select_files "^(common|kernels)/.*$code")
+forbid "nothing includes the load generator" '^ *# *include *"loadgen/' \
+  < <(select_files "^(common|kernels|services)/.*$code")
 forbid "common/ includes no kernel" '^ *# *include *"kernels/' < <(select_files "^common/.*$code")
 forbid "the program includes something made for tests" '^ *# *include *"tests/' \
   < <(select_files "^(common|kernels|services|loadgen)/.*$code" "$test_or_bench")

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,8 +58,26 @@ class EvictionPolicy {
   virtual double clock(Tier /*tier*/) const { return 0; }
 };
 
+// Estimated time of a prefill of new tokens after cached ones.
+using PrefillSeconds = std::function<double(uint32_t cached_tokens, uint32_t new_tokens)>;
+
+struct PolicyOptions {
+  // Whether what is known of a node outlives its stay in the cache, and of how many that left.
+  bool remember = true;
+  size_t history_limit = 1 << 18;
+  uint32_t window_requests = 10'000;  // of pgdsf
+  PrefillSeconds prefill_seconds = unmeasured_prefill_seconds();
+
+  size_t departed_limit() const { return remember ? history_limit : 0; }
+  // PrefillCost::unmeasured().
+  static PrefillSeconds unmeasured_prefill_seconds();
+};
+
+// What make_policy() knows, the recommended one first.
 std::vector<std::string> policy_names();
-// INVALID_ARGUMENT for an unknown name.
-absl::StatusOr<std::unique_ptr<EvictionPolicy>> make_policy(const std::string& name);
+
+// INVALID_ARGUMENT for an unknown name; it lists those that are known.
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> make_policy(const std::string& name,
+                                                            const PolicyOptions& options = {});
 
 }  // namespace ragcache::controller

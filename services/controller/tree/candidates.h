@@ -14,7 +14,7 @@ namespace ragcache::controller {
 // nodes know their places, so that any of them leaves in O(log n); of four children a node, for
 // fewer cache misses.
 //
-// A node's rank (kept, expected, priority) must not change while it is in here.
+// A node's rank (kept, expected, priority) must not change while it is in here, but for reorder().
 class Candidates {
  public:
   explicit Candidates(CandidateKind kind) : kind_(static_cast<size_t>(kind)) {}
@@ -41,6 +41,12 @@ class Candidates {
     put(place, last);
     rise(place);
     sink(last.node->places[kind_]);
+  }
+
+  // After the nodes' ranks have changed, all at once. O(n).
+  void reorder() {
+    for (Item& item : heap_) item = {rank_of(*item.node), item.node->priority, item.node};
+    for (size_t place = heap_.size(); place-- > 0;) sink(place);
   }
 
   // Whether the order holds, for tests. O(n).

@@ -13,8 +13,6 @@ namespace {
 // Of nodes that no request has asked for since the tree began.
 constexpr double kUnclaimed = std::numeric_limits<double>::lowest();
 
-bool is_there(Residence residence) { return residence != Residence::kNone; }
-
 }  // namespace
 
 KnowledgeTree::KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens, uint32_t host_blocks)
@@ -31,7 +29,7 @@ KnowledgeTree::~KnowledgeTree() = default;
 
 KnowledgeTree::Node* KnowledgeTree::find(const SegmentId& id) const {
   auto it = nodes_.find(id);
-  return it == nodes_.end() ? nullptr : it->second.get();
+  return it == nodes_.end() ? nullptr : it->get();
 }
 
 KnowledgeTree::Match KnowledgeTree::match(std::span<const SegmentSpec> chain) const {
@@ -40,6 +38,7 @@ KnowledgeTree::Match KnowledgeTree::match(std::span<const SegmentSpec> chain) co
     const Node* node = find(spec.id);
     if (node == nullptr) break;
     RAG_CHECK(node->tokens == spec.tokens);
+    if (is_nowhere(*node)) break;
     if (node->device == Residence::kPending) {
       result.pending = true;
       break;
@@ -64,8 +63,8 @@ void KnowledgeTree::acquire(std::span<const SegmentSpec> chain,
   Node* parent = nullptr;
   for (const SegmentSpec& spec : chain) {
     Node* node = find(spec.id);
-    const bool cached = node != nullptr;
-    if (cached) {
+    const bool cached = node != nullptr && !is_nowhere(*node);
+    if (node != nullptr) {
       RAG_CHECK(node->device != Residence::kPending && node->parent == parent);
       if (node->name.empty()) node->name = spec.name;  // restored without one
     } else {
@@ -247,7 +246,7 @@ std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
 
 std::vector<Move> KnowledgeTree::clear() {
   absl::flat_hash_set<const Node*> staying;
-  for (const auto& [unused, node] : nodes_) {
+  for (const auto& node : nodes_) {
     if (node->users == 0 && !node->kept) continue;
     for (const Node* step = node.get(); step != nullptr; step = step->parent) {
       if (!staying.insert(step).second) break;
@@ -270,7 +269,7 @@ std::vector<Move> KnowledgeTree::clear() {
 
 std::vector<KnowledgeTree::Node*> KnowledgeTree::parents_first() const {
   std::vector<std::pair<uint32_t, Node*>> order;  // by depth
-  for (const auto& [unused, node] : nodes_) {
+  for (const auto& node : nodes_) {
     uint32_t depth = 0;
     for (const Node* step = node->parent; step != nullptr; step = step->parent) ++depth;
     order.emplace_back(depth, node.get());
@@ -337,14 +336,14 @@ KnowledgeTree::Node& KnowledgeTree::insert(const SegmentSpec& spec, Node* parent
   node.tokens = spec.tokens;
   node.blocks = blocks_of(spec.tokens);
   if (auto it = expected_.find(spec.id); it != expected_.end()) node.expected = it->second;
-  const bool inserted = nodes_.emplace(spec.id, std::move(owned)).second;
+  const bool inserted = nodes_.insert(std::move(owned)).second;
   RAG_CHECK(inserted);
   if (parent != nullptr) update(*parent, [&] { ++parent->children; });
   return node;
 }
 
 void KnowledgeTree::remove_if_nowhere(Node& node) {
-  if (is_there(node.device) || is_there(node.host) || node.users > 0) return;
+  if (!is_nowhere(node) || node.users > 0) return;
   RAG_CHECK(node.children == 0);
   if (node.kept) --kept_nodes_;
   const SegmentId id = node.id;
@@ -431,66 +430,11 @@ void KnowledgeTree::set_users(Node& node, uint32_t users) {
 void KnowledgeTree::rescore_if_due() {
   if (policy_.epoch() == epoch_) return;
   epoch_ = policy_.epoch();
-  for (auto& [unused, node] : nodes_) {
+  for (const auto& node : nodes_) {
     const Tier tier = is_there(node->device) ? Tier::kDevice : Tier::kHost;
-    update(*node, [&] { node->priority = policy_.priority(node->id, node->tokens, tier); });
+    node->priority = policy_.priority(node->id, node->tokens, tier);
   }
-}
-
-void KnowledgeTree::check_invariants() const {
-  struct Counts {
-    uint32_t children = 0, device = 0, host = 0;
-  };
-  absl::flat_hash_map<const Node*, Counts> below;
-  uint32_t device_blocks = 0, pinned_blocks = 0, host_blocks = 0;
-  uint64_t device_tokens = 0, host_tokens = 0, cached_tokens = 0;
-  size_t pinned = 0, kept = 0;
-  std::array<size_t, kCandidateKinds> candidates{};
-  for (const auto& [id, owned] : nodes_) {
-    const Node& node = *owned;
-    RAG_CHECK(id == node.id && node.blocks == blocks_of(node.tokens));
-    RAG_CHECK(is_there(node.device) || is_there(node.host));
-    RAG_CHECK(node.device != Residence::kPending || node.users > 0);
-    if (node.device == Residence::kReady) {
-      device_blocks += node.blocks;
-      device_tokens += node.tokens;
-      if (node.users > 0) pinned_blocks += node.blocks;
-    }
-    if (is_there(node.host)) {
-      host_blocks += node.blocks;
-      host_tokens += node.tokens;
-    }
-    if (node.device == Residence::kReady || is_there(node.host)) cached_tokens += node.tokens;
-    if (node.users > 0) ++pinned;
-    if (node.kept) ++kept;
-    if (const Node* parent = node.parent) {
-      RAG_CHECK(find(parent->id) == parent);
-      RAG_CHECK(!is_there(node.device) || is_there(parent->device));
-      RAG_CHECK(node.device != Residence::kReady || parent->device == Residence::kReady);
-      RAG_CHECK(!is_there(node.host) || is_there(parent->host));
-      RAG_CHECK(node.users == 0 || parent->users > 0);
-      Counts& counts = below[parent];
-      ++counts.children;
-      counts.device += is_there(node.device);
-      counts.host += is_there(node.host);
-    }
-    for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
-      RAG_CHECK(candidates_[kind].contains(node) == may_go(node, static_cast<CandidateKind>(kind)));
-      candidates[kind] += candidates_[kind].contains(node);
-    }
-  }
-  for (const auto& [id, node] : nodes_) {
-    const Counts& counts = below[node.get()];
-    RAG_CHECK(node->children == counts.children && node->device_children == counts.device);
-    RAG_CHECK(node->host_children == counts.host);
-  }
-  for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
-    RAG_CHECK(candidates[kind] == candidates_[kind].size() && candidates_[kind].ordered());
-  }
-  RAG_CHECK(device_blocks == device_blocks_ && pinned_blocks == pinned_blocks_);
-  RAG_CHECK(host_blocks == host_blocks_ && host_blocks <= host_total_);
-  RAG_CHECK(device_tokens == device_tokens_ && host_tokens == host_tokens_);
-  RAG_CHECK(cached_tokens == cached_tokens_ && pinned == pinned_nodes_ && kept == kept_nodes_);
+  for (Candidates& candidates : candidates_) candidates.reorder();
 }
 
 }  // namespace ragcache::controller

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "common/ids.h"
 #include "services/controller/policy/policy.h"
 #include "services/controller/tree/candidates.h"
@@ -45,7 +48,7 @@ struct RequestCost {
 //
 // Placement, at all times: a node that is on the device, or on its way, has its parent there; a
 // node that has a host copy, or is getting one, has a parent that does too; a node in use has all
-// its ancestors in use; one that is nowhere is not in the tree.
+// its ancestors in use; one that is nowhere is in the tree only as long as it is in use.
 //
 // Eviction from the device takes the node of least priority of those with no child there, and gives
 // it to the host: swapped out only once, since a host copy stays until its node leaves the cache
@@ -180,7 +183,20 @@ class KnowledgeTree {
   const uint32_t block_tokens_;
   const uint32_t host_total_;
 
-  absl::flat_hash_map<SegmentId, std::unique_ptr<Node>> nodes_;
+  // By their ids, which are not stored twice.
+  struct NodeHash {
+    using is_transparent = void;
+    size_t operator()(const SegmentId& id) const { return absl::Hash<SegmentId>()(id); }
+    size_t operator()(const std::unique_ptr<Node>& node) const { return (*this)(node->id); }
+  };
+  struct NodeEqual {
+    using is_transparent = void;
+    static const SegmentId& id(const SegmentId& id) { return id; }
+    static const SegmentId& id(const std::unique_ptr<Node>& node) { return node->id; }
+    bool operator()(const auto& a, const auto& b) const { return id(a) == id(b); }
+  };
+
+  absl::flat_hash_set<std::unique_ptr<Node>, NodeHash, NodeEqual> nodes_;
   // Of waiting requests; kept apart from the nodes, which may come and go meanwhile.
   absl::flat_hash_map<SegmentId, uint32_t> expected_;
   std::array<Candidates, kCandidateKinds> candidates_{Candidates(CandidateKind::kDevice),

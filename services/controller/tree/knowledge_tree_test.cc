@@ -3,230 +3,310 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
-#include <random>
 
-#include "services/controller/policy/lru.h"
+#include "services/controller/tree/reference_tree.h"
 
 namespace ragcache::controller {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
-constexpr uint32_t kBlockTokens = 16;
-
-SegmentId id_of(const std::string& path) { return SegmentId::root(sha256(path), ""); }
-
-// "SAB" is the chain S, SA, SAB: one letter a document, a letter's rank its length in blocks.
-std::vector<SegmentSpec> chain_of(const std::string& path) {
-  std::vector<SegmentSpec> chain;
-  for (size_t depth = 1; depth <= path.size(); ++depth) {
-    const uint32_t blocks = 1 + static_cast<uint32_t>(path[depth - 1]) % 3;
-    chain.push_back({id_of(path.substr(0, depth)), blocks * kBlockTokens - 5});
-  }
-  return chain;
-}
-
-uint32_t blocks_of(const std::string& path) { return 1 + static_cast<uint32_t>(path.back()) % 3; }
-
+// "S" and so on in blocks: A 3, B 1, C 2, D 3, E 1, F 2, S 3, T 1 (reference_tree.h).
 class KnowledgeTreeTest : public ::testing::Test {
  protected:
-  void compute(const std::string& path) {
-    const auto chain = chain_of(path);
-    tree_.acquire(chain);
-    for (const SegmentSpec& spec : chain) tree_.set_cached(spec.id);
-    tree_.release(chain);
+  explicit KnowledgeTreeTest(uint32_t host_blocks = 0)
+      : policy_(*make_policy("lru")), tree_(*policy_, kBlockTokens, host_blocks) {}
+
+  std::vector<SegmentSpec> chain(const std::string& path) {
+    for (size_t depth = 1; depth <= path.size(); ++depth) {
+      paths_[id_of(path.substr(0, depth))] = path.substr(0, depth);
+    }
+    return chain_of(path);
   }
 
-  LruPolicy policy_;
-  KnowledgeTree tree_{policy_, kBlockTokens};
+  // A request from beginning to end.
+  void use(const std::string& path) {
+    const auto specs = chain(path);
+    tree_.acquire(specs, RequestCost{1, 100});
+    for (const SegmentSpec& spec : specs) tree_.set_on_device(spec.id);
+    tree_.release(specs);
+  }
+
+  // "copy SA", "drop SA" (from the device), "release SA" (from the host).
+  std::vector<std::string> told(const std::vector<Move>& moves) {
+    std::vector<std::string> words;
+    for (const Move& move : moves) {
+      EXPECT_EQ(move.blocks, blocks_of(paths_.at(move.id)));
+      const char* verb = move.kind == Move::Kind::kReplicate    ? "copy "
+                         : move.kind == Move::Kind::kDropDevice ? "drop "
+                                                                : "release ";
+      words.push_back(verb + paths_.at(move.id));
+      if (move.kind == Move::Kind::kReplicate) tree_.set_on_host(move.id);
+    }
+    tree_.check_invariants();
+    return words;
+  }
+
+  std::vector<std::string> evict(uint32_t blocks) { return told(tree_.evict(blocks)); }
+  std::vector<std::string> evict_all() { return evict(tree_.evictable_blocks()); }
+
+  std::unique_ptr<EvictionPolicy> policy_;
+  KnowledgeTree tree_;
+  std::map<SegmentId, std::string> paths_;
 };
 
 TEST_F(KnowledgeTreeTest, MatchesTheLongestCachedPrefixInOrder) {
-  compute("SAB");
-  EXPECT_EQ(tree_.match(chain_of("SABC")).cached, 3u);
-  EXPECT_EQ(tree_.match(chain_of("SAC")).cached, 2u);
+  use("SAB");
+  EXPECT_EQ(tree_.match(chain("SABC")).device, 3u);
+  EXPECT_EQ(tree_.match(chain("SAC")).device, 2u);
   // The same document after other documents is another node.
-  EXPECT_EQ(tree_.match(chain_of("SBA")).cached, 1u);
-  EXPECT_EQ(tree_.match(chain_of("TAB")).cached, 0u);
+  EXPECT_EQ(tree_.match(chain("SBA")).device, 1u);
+  EXPECT_EQ(tree_.match(chain("TAB")).device, 0u);
 }
 
 TEST_F(KnowledgeTreeTest, EvictsLeafBeforeParentEvenIfTheParentIsOlder) {
-  compute("SA");
-  compute("SAB");
-  compute("SC");
-  //   S
-  //  / \        S and SA were used before SAB; SC last.
-  // SA  SC
-  //  |
-  // SAB
-  const auto evicted = tree_.evict(tree_.evictable_blocks());
-  EXPECT_THAT(evicted, ElementsAre(id_of("SAB"), id_of("SA"), id_of("SC"), id_of("S")));
+  use("SA");
+  use("SAB");
+  use("SC");
+  EXPECT_THAT(evict_all(), ElementsAre("drop SAB", "drop SA", "drop SC", "drop S"));
   EXPECT_EQ(tree_.node_count(), 0u);
+  EXPECT_EQ(tree_.evictions().freed, 4u);
 }
 
 TEST_F(KnowledgeTreeTest, EvictsNothingIfItCannotFreeEnough) {
-  compute("SA");
-  const auto held = chain_of("S");
-  tree_.acquire(held);
-  EXPECT_THAT(tree_.evict(blocks_of("SA") + 1), IsEmpty());
+  use("SA");
+  const auto held = chain("S");
+  tree_.hold(held);
+  EXPECT_THAT(evict(blocks_of("SA") + 1), IsEmpty());
   EXPECT_EQ(tree_.node_count(), 2u);
-  EXPECT_THAT(tree_.evict(blocks_of("SA")), ElementsAre(id_of("SA")));
+  EXPECT_THAT(evict(blocks_of("SA")), ElementsAre("drop SA"));
   tree_.release(held);
+  EXPECT_THAT(evict_all(), ElementsAre("drop S"));
 }
 
 TEST_F(KnowledgeTreeTest, KeepsWhatAReleasedRequestFinishedAndDropsWhatItDidNot) {
-  const auto chain = chain_of("SAB");
-  tree_.acquire(chain);
-  EXPECT_TRUE(tree_.match(chain).computing);
-  EXPECT_TRUE(tree_.set_cached(id_of("S")));
-  EXPECT_TRUE(tree_.set_cached(id_of("SA")));
-  EXPECT_FALSE(tree_.set_cached(id_of("SA")));
-  tree_.release(chain);
-  EXPECT_EQ(tree_.match(chain).cached, 2u);
-  EXPECT_FALSE(tree_.match(chain).computing);
+  const auto specs = chain("SAB");
+  tree_.acquire(specs, std::nullopt);
+  EXPECT_TRUE(tree_.match(specs).pending);
+  EXPECT_TRUE(tree_.set_on_device(id_of("S")));
+  EXPECT_TRUE(tree_.set_on_device(id_of("SA")));
+  EXPECT_FALSE(tree_.set_on_device(id_of("SA")));
+  tree_.release(specs);
+  EXPECT_EQ(tree_.match(specs).device, 2u);
+  EXPECT_FALSE(tree_.match(specs).pending);
   tree_.check_invariants();
 }
 
-TEST_F(KnowledgeTreeTest, ClearsAllButWhatIsInUse) {
-  compute("SA");
-  compute("TB");
-  const auto held = chain_of("SA");
-  tree_.acquire(held);
-  EXPECT_THAT(tree_.clear(), ElementsAre(id_of("TB"), id_of("T")));
-  EXPECT_EQ(tree_.match(held).cached, 2u);
-  tree_.release(held);
+TEST_F(KnowledgeTreeTest, ClearsAllButWhatIsInUseOrKept) {
+  use("SA");
+  use("TB");
+  use("TC");
+  const auto used = chain("SA");
+  tree_.hold(used);
+  EXPECT_TRUE(tree_.keep(chain("TC"), true));
+  EXPECT_THAT(told(tree_.clear()), ElementsAre("drop TB"));
+  EXPECT_EQ(tree_.match(used).device, 2u);
+  tree_.release(used);
+  EXPECT_THAT(told(tree_.clear()), ElementsAre("drop SA", "drop S"));
+  EXPECT_EQ(tree_.kept_nodes(), 1u);
 }
 
-TEST_F(KnowledgeTreeTest, RemovesAMissingNodeWithAllBelowIt) {
-  compute("SABC");
-  compute("SD");
-  EXPECT_THAT(tree_.remove_subtree(id_of("SA")),
-              ElementsAre(id_of("SABC"), id_of("SAB"), id_of("SA")));
-  EXPECT_EQ(tree_.match(chain_of("SD")).cached, 2u);
-  tree_.check_invariants();
+TEST_F(KnowledgeTreeTest, LosesANodeWithAllBelowIt) {
+  use("SABC");
+  use("SD");
+  EXPECT_THAT(told(tree_.lose(id_of("SA"), Tier::kDevice)), ElementsAre("drop SABC", "drop SAB"));
+  EXPECT_EQ(tree_.match(chain("SD")).device, 2u);
+  EXPECT_EQ(tree_.match(chain("SA")).device, 1u);
+  // What is in use is not lost without those who use it.
+  const auto used = chain("SD");
+  tree_.hold(used);
+  EXPECT_THAT(told(tree_.lose(id_of("S"), Tier::kDevice)), IsEmpty());
+  EXPECT_EQ(tree_.node_count(), 2u);
+  tree_.release(used);
 }
 
-TEST_F(KnowledgeTreeTest, RestoresWhatAWorkerHeld) {
-  const auto chain = chain_of("SA");
-  EXPECT_FALSE(tree_.restore(chain[1], chain[0].id, false));
-  EXPECT_TRUE(tree_.restore(chain[0], {}, true));
-  EXPECT_TRUE(tree_.restore(chain[1], chain[0].id, false));
-  EXPECT_FALSE(tree_.restore(chain[1], chain[0].id, false));
-  EXPECT_EQ(tree_.match(chain).cached, 2u);
-  tree_.check_invariants();
+TEST_F(KnowledgeTreeTest, WhatOperatorsKeepGoesLastAndSoWhatStandsAboveIt) {
+  EXPECT_FALSE(tree_.keep(chain("SA"), true));
+  use("SA");
+  use("TB");
+  EXPECT_TRUE(tree_.keep(chain("SA"), true));
+  EXPECT_THAT(evict_all(), ElementsAre("drop TB", "drop T", "drop SA", "drop S"));
+  EXPECT_EQ(tree_.kept_nodes(), 0u);
+  use("SA");
+  use("TB");
+  EXPECT_TRUE(tree_.keep(chain("SA"), true));
+  EXPECT_TRUE(tree_.keep(chain("SA"), false));
+  EXPECT_THAT(evict_all(), ElementsAre("drop SA", "drop S", "drop TB", "drop T"));
 }
 
-// A plain model of the same tree: maps scanned in full, no incremental state.
-class ReferenceTree {
- public:
-  size_t match(const std::string& path) const {
-    size_t depth = 0;
-    while (depth < path.size()) {
-      auto it = nodes_.find(path.substr(0, depth + 1));
-      if (it == nodes_.end() || !it->second.cached) break;
-      ++depth;
-    }
-    return depth;
-  }
-  bool computing(const std::string& path) const {
-    auto it = nodes_.find(path.substr(0, match(path) + 1));
-    return match(path) < path.size() && it != nodes_.end();
-  }
-  void acquire(const std::string& path) {
-    for (size_t depth = 1; depth <= path.size(); ++depth) {
-      Node& node = nodes_[path.substr(0, depth)];
-      ++node.users;
-      node.used_at = ++time_;
-    }
-  }
-  void release(const std::string& path) {
-    for (size_t depth = path.size(); depth >= 1; --depth) {
-      auto it = nodes_.find(path.substr(0, depth));
-      if (--it->second.users == 0 && !it->second.cached) nodes_.erase(it);
-    }
-  }
-  void set_cached(const std::string& path) { nodes_.at(path).cached = true; }
-  std::vector<SegmentId> evict(uint32_t blocks) {
-    uint32_t available = 0;
-    for (const auto& [path, node] : nodes_) {
-      if (node.cached && node.users == 0) available += blocks_of(path);
-    }
-    std::vector<SegmentId> evicted;
-    if (blocks > available) return evicted;
-    for (uint32_t freed = 0; freed < blocks;) {
-      auto victim = nodes_.end();
-      for (auto it = nodes_.begin(); it != nodes_.end(); ++it) {
-        auto next = std::next(it);
-        const bool leaf = next == nodes_.end() || !next->first.starts_with(it->first);
-        if (!leaf || !it->second.cached || it->second.users > 0) continue;
-        if (victim == nodes_.end() || it->second.used_at < victim->second.used_at) victim = it;
-      }
-      freed += blocks_of(victim->first);
-      evicted.push_back(id_of(victim->first));
-      nodes_.erase(victim);
-    }
-    return evicted;
-  }
-  size_t size() const { return nodes_.size(); }
+TEST_F(KnowledgeTreeTest, WhatWaitingRequestsWillWantGoesLast) {
+  const auto wanted = chain("SA");
+  tree_.expect(wanted);  // before it is there
+  use("SA");
+  use("SB");
+  use("SC");
+  EXPECT_THAT(evict(1), ElementsAre("drop SB"));
+  tree_.expect(chain("SC"));
+  tree_.unexpect(wanted);
+  EXPECT_THAT(evict(1), ElementsAre("drop SA"));
+  EXPECT_THAT(evict(1), ElementsAre("drop SC"));
+  tree_.unexpect(chain("SC"));
+}
 
- private:
-  struct Node {
-    bool cached = false;
-    int users = 0;
-    uint64_t used_at = 0;
-  };
-  std::map<std::string, Node> nodes_;
-  uint64_t time_ = 0;
+TEST_F(KnowledgeTreeTest, WithoutAHostTierNothingIsCopied) {
+  use("SA");
+  EXPECT_THAT(told(tree_.replicate(id_of("SA"), true)), IsEmpty());
+  EXPECT_THAT(evict_all(), ElementsAre("drop SA", "drop S"));
+}
+
+TEST_F(KnowledgeTreeTest, TenThousandChildrenOfOneNodeLeaveInTheirOrder) {
+  const SegmentSpec root{id_of("S"), tokens_of("S")};
+  std::vector<SegmentId> order;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::vector<SegmentSpec> specs{root, {id_of(std::to_string(i)), 20}};
+    tree_.acquire(specs, RequestCost{1, 20});
+    for (const SegmentSpec& spec : specs) tree_.set_on_device(spec.id);
+    tree_.release(specs);
+    order.push_back(specs[1].id);
+  }
+  order.push_back(root.id);
+  std::vector<SegmentId> left;
+  for (const Move& move : tree_.evict(tree_.evictable_blocks())) left.push_back(move.id);
+  EXPECT_EQ(left, order);
+}
+
+class TwoTierTest : public KnowledgeTreeTest {
+ protected:
+  explicit TwoTierTest(uint32_t host_blocks = 100) : KnowledgeTreeTest(host_blocks) {}
 };
 
-TEST(KnowledgeTree, AgreesWithAPlainModelOverRandomOperations) {
-  const uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed();
-  std::cout << "seed " << seed << " (--gtest_random_seed)\n";
-  std::mt19937_64 random(seed);
-  auto below = [&](uint64_t n) { return random() % n; };
+TEST_F(TwoTierTest, CopiesAtTheFirstEvictionOnlyAncestorsFirst) {
+  use("SAB");
+  EXPECT_THAT(evict(1), ElementsAre("copy S", "copy SA", "copy SAB", "drop SAB"));
+  EXPECT_EQ(tree_.match(chain("SAB")).device, 2u);
+  EXPECT_EQ(tree_.match(chain("SAB")).host, 1u);
+  EXPECT_THAT(evict(1), ElementsAre("drop SA"));
 
-  LruPolicy policy;
-  KnowledgeTree tree(policy, kBlockTokens);
-  ReferenceTree reference;
-  struct Running {
-    std::string path;
-    size_t ready;
-  };
-  std::vector<Running> running;
-  for (int step = 0; step < 100'000; ++step) {
-    std::string path = below(5) == 0 ? "T" : "S";
-    for (uint64_t depth = below(4); depth > 0; --depth) path += static_cast<char>('A' + below(6));
-    const auto chain = chain_of(path);
-    const auto match = tree.match(chain);
-    ASSERT_EQ(match.cached, reference.match(path));
-    ASSERT_EQ(match.computing, reference.computing(path));
-    const uint64_t action = below(10);
-    if (action < 4 && running.size() < 8 && !match.computing) {
-      tree.acquire(chain);
-      reference.acquire(path);
-      running.push_back({path, match.cached});
-    } else if (action < 7 && !running.empty()) {
-      Running& request = running[below(running.size())];
-      if (request.ready < request.path.size()) {
-        const std::string next = request.path.substr(0, ++request.ready);
-        ASSERT_TRUE(tree.set_cached(id_of(next)));
-        reference.set_cached(next);
-      }
-    } else if (action < 9 && !running.empty()) {
-      const size_t index = below(running.size());
-      tree.release(chain_of(running[index].path));
-      reference.release(running[index].path);
-      running.erase(running.begin() + static_cast<std::ptrdiff_t>(index));
-    } else if (action == 9) {
-      const auto blocks = static_cast<uint32_t>(below(6));
-      ASSERT_EQ(tree.evict(blocks), reference.evict(blocks));
-    }
-    ASSERT_EQ(tree.node_count(), reference.size());
-    if (step % 100 == 0) tree.check_invariants();
-  }
+  // Loaded again, and evicted again: the copies have stayed.
+  use("SAB");
+  EXPECT_EQ(tree_.match(chain("SAB")).device, 3u);
+  EXPECT_EQ(tree_.host_blocks(), 7u);
+  EXPECT_THAT(evict_all(), ElementsAre("drop SAB", "drop SA", "drop S"));
+  EXPECT_EQ(tree_.match(chain("SAB")).host, 3u);
+  EXPECT_EQ(tree_.cached_tokens(), tree_.host_tokens());
+  EXPECT_EQ(tree_.evictions().demoted, 5u);
+}
+
+TEST_F(TwoTierTest, WhatIsBeingLoadedIsPendingAndStaysOnTheHostIfThatIsBrokenOff) {
+  use("SA");
+  evict_all();
+  const auto specs = chain("SA");
+  tree_.acquire(specs, std::nullopt);
+  EXPECT_TRUE(tree_.match(specs).pending);
+  EXPECT_TRUE(tree_.set_on_device(id_of("S")));
+  tree_.release(specs);
+  EXPECT_EQ(tree_.match(specs).device, 1u);
+  EXPECT_EQ(tree_.match(specs).host, 1u);
+  tree_.check_invariants();
+}
+
+TEST_F(TwoTierTest, LosingAHostCopyTakesTheCopiesBelowIt) {
+  use("SAB");
+  evict(4);  // SAB and SA are on the host alone
+  EXPECT_THAT(told(tree_.lose(id_of("SA"), Tier::kHost)), ElementsAre("release SAB"));
+  EXPECT_EQ(tree_.node_count(), 1u);
+  use("SAB");
+  EXPECT_THAT(told(tree_.replicate(id_of("SAB"), false)), ElementsAre("copy SA", "copy SAB"));
+  EXPECT_THAT(told(tree_.lose(id_of("S"), Tier::kHost)), ElementsAre("release SAB", "release SA"));
+  EXPECT_EQ(tree_.match(chain("SAB")).device, 3u);
+}
+
+TEST_F(TwoTierTest, LosingTheDeviceLeavesWhatHasCopies) {
+  use("SA");
+  use("SB");
+  EXPECT_THAT(told(tree_.replicate(id_of("SA"), false)), ElementsAre("copy S", "copy SA"));
+  EXPECT_THAT(told(tree_.lose(id_of("S"), Tier::kDevice)),
+              UnorderedElementsAre("drop SA", "drop SB"));
+  EXPECT_EQ(tree_.match(chain("SA")).host, 2u);
+  EXPECT_EQ(tree_.match(chain("SB")).host, 1u);
+}
+
+TEST_F(TwoTierTest, RestoresParentsFirstAndEvictsTheUnclaimedFirst) {
+  const auto specs = chain("SA");
+  EXPECT_FALSE(tree_.restore(specs[1], specs[0].id, false, true, false));
+  EXPECT_TRUE(tree_.restore(specs[0], {}, true, true, true));
+  EXPECT_FALSE(tree_.restore(specs[0], {}, true, true, true));
+  EXPECT_TRUE(tree_.restore(specs[1], specs[0].id, false, false, true));
+  EXPECT_FALSE(tree_.restore(chain("SAB")[2], specs[1].id, false, true, false));  // a gap
+  EXPECT_EQ(tree_.match(specs).device, 1u);
+  EXPECT_EQ(tree_.match(specs).host, 1u);
+  use("TB");
+  ASSERT_TRUE(tree_.restore(chain("SC")[1], specs[0].id, false, true, false));
+  // SC was restored last, but no request has asked for it; of S one has not either.
+  EXPECT_THAT(evict(2), ElementsAre("copy SC", "drop SC"));
+  EXPECT_THAT(evict(1), ElementsAre("drop S"));
+  EXPECT_THAT(evict(1), ElementsAre("copy T", "copy TB", "drop TB"));
+}
+
+class SmallHostTest : public TwoTierTest {
+ protected:
+  SmallHostTest() : TwoTierTest(7) {}
+};
+
+TEST_F(SmallHostTest, ReleasesCopiesLeafFirstAndNeverThoseOfAncestors) {
+  use("SA");
+  EXPECT_THAT(told(tree_.replicate(id_of("SA"), false)), ElementsAre("copy S", "copy SA"));
+  use("SC");
+  use("SA");
+  EXPECT_THAT(evict(2), ElementsAre("release SA", "copy SC", "drop SC"));
+  EXPECT_EQ(tree_.evictions().copies, 1u);
+  // Next what is on the host alone goes, and from the cache.
+  EXPECT_THAT(evict(3), ElementsAre("release SC", "copy SA", "drop SA"));
+  EXPECT_EQ(tree_.evictions().host, 1u);
+  EXPECT_EQ(tree_.match(chain("SC")).cached(), 1u);
+}
+
+TEST_F(SmallHostTest, FreesWhereNothingCanBeReleased) {
+  use("SA");
+  evict_all();
+  const auto waiting = chain("SA");
+  tree_.hold(waiting);
+  use("C");
+  EXPECT_THAT(evict(1), ElementsAre("drop C"));
+  EXPECT_EQ(tree_.evictions().freed, 1u);
+  EXPECT_EQ(tree_.host_blocks(), 6u);
+  tree_.release(waiting);
+}
+
+TEST_F(SmallHostTest, DoesNotEmptyTheHostForWhatCannotFitThere) {
+  use("TB");
+  evict_all();
+  use("SAD");
+  EXPECT_THAT(evict(3), ElementsAre("drop SAD"));  // 9 blocks with its ancestors
+  EXPECT_EQ(tree_.match(chain("TB")).host, 2u);
+}
+
+TEST_F(SmallHostTest, ReplicatesIntoFreeRoomUnlessToldToMakeIt) {
+  use("SA");
+  evict_all();  // 6 of 7 blocks
+  use("TB");
+  EXPECT_THAT(told(tree_.replicate(id_of("TB"), false)), IsEmpty());
+  EXPECT_THAT(told(tree_.replicate(id_of("TB"), true)),
+              ElementsAre("release SA", "copy T", "copy TB"));
+  EXPECT_THAT(told(tree_.replicate(id_of("TB"), true)), IsEmpty());  // it has one
+}
+
+TEST_F(SmallHostTest, LeavesHostNodesInUseAlone) {
+  use("SA");
+  evict_all();
+  const auto used = chain("SA");
+  tree_.hold(used);
+  use("TC");
+  EXPECT_THAT(evict_all(), ElementsAre("drop TC", "copy T", "drop T"));
+  tree_.release(used);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ enum class Residence : uint8_t {
   kReady,
 };
 
+inline bool is_there(Residence residence) { return residence != Residence::kNone; }
+
 // A node's place among the candidates of one kind.
 enum class CandidateKind : uint8_t { kDevice, kHost, kCopy };
 constexpr size_t kCandidateKinds = 3;
@@ -40,5 +42,9 @@ struct TreeNode {
   bool kept = false;  // by an operator: goes after all others
   std::array<uint32_t, kCandidateKinds> places{kNoPlace, kNoPlace, kNoPlace};
 };
+
+inline bool is_nowhere(const TreeNode& node) {
+  return !is_there(node.device) && !is_there(node.host);
+}
 
 }  // namespace ragcache::controller

@@ -1,0 +1,211 @@
+#include "loadgen/policy/policy_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "common/json/json_object.h"
+#include "common/status.h"
+#include "common/strings.h"
+#include "loadgen/policy/belady.h"
+#include "loadgen/policy/prefixes.h"
+#include "loadgen/policy/replay.h"
+#include "loadgen/report/progress.h"
+#include "loadgen/report/report_file.h"
+#include "loadgen/report/svg_plot.h"
+#include "services/controller/policy/prefill_cost.h"
+
+namespace ragcache::loadgen {
+namespace {
+
+using controller::EvictionPolicy;
+using controller::PrefillCost;
+using nlohmann::json;
+
+constexpr const char* kBelady = "belady";
+
+struct Run {
+  std::string policy;
+  bool history = true;
+  ReplayOptions sizes;
+  ReplayCounts counts;
+};
+
+absl::Status check(const PolicyCommand& command) {
+  if (command.sizes.empty()) return absl::InvalidArgumentError("--sizes: names none");
+  for (const double size : command.sizes) {
+    if (!(size > 0) || size > 1) {
+      return absl::InvalidArgumentError(
+          str_cat("--sizes: is ", size, ", must be above 0 and at most 1"));
+    }
+  }
+  const std::vector<std::string> known = controller::policy_names();
+  for (const std::string& name : command.policies) {
+    if (name == kBelady || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::string names;
+    for (const std::string& each : known) names += each + ", ";
+    return absl::InvalidArgumentError(
+        str_cat("--policies: has \"", name, "\", must be of ", names, kBelady));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint32_t>> tokens_of(const JsonObject& profile, const char* field) {
+  std::vector<uint32_t> values;
+  const json& list = profile.json().value(field, json());
+  for (const json& value : list) {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > UINT32_MAX) {
+      return absl::InvalidArgumentError(str_cat(field, ": must be a list of token counts"));
+    }
+    values.push_back(value.get<uint32_t>());
+  }
+  return values;
+}
+
+// {"cached_tokens":[…],"new_tokens":[…],"seconds":[…]}, rows by cached tokens.
+absl::StatusOr<PrefillCost> read_profile(const std::string& path) {
+  RAG_ASSIGN_OR_RETURN(const JsonObject profile, JsonObject::open(path));
+  RAG_ASSIGN_OR_RETURN(auto cached, tokens_of(profile, "cached_tokens"));
+  RAG_ASSIGN_OR_RETURN(auto fresh, tokens_of(profile, "new_tokens"));
+  std::vector<double> seconds;
+  for (const json& value : profile.json().value("seconds", json())) {
+    if (!value.is_number()) return absl::InvalidArgumentError("seconds: must be a list of numbers");
+    seconds.push_back(value.get<double>());
+  }
+  return PrefillCost::create(std::move(cached), std::move(fresh), std::move(seconds));
+}
+
+// Whether a policy differs when it forgets what left the cache.
+bool has_history(const std::string& policy) { return policy != "lru" && policy != kBelady; }
+
+json to_json(const Run& run) {
+  return {{"policy", run.policy},
+          {"history", run.history},
+          {"device_tokens", run.sizes.device_tokens},
+          {"host_tokens", run.sizes.host_tokens},
+          {"hit_ratio", run.counts.hit_ratio()},
+          {"token_hit_ratio", run.counts.token_hit_ratio()},
+          {"device_token_hit_ratio", run.counts.device_token_hit_ratio()},
+          {"evictions", run.counts.evictions},
+          {"bytes_moved", run.counts.bytes_moved},
+          {"ns_per_op", run.counts.ns_per_request}};
+}
+
+std::string label_of(const Run& run) {
+  return run.history || !has_history(run.policy) ? run.policy : run.policy + ", forgetting";
+}
+
+// A row a policy, a column a size.
+void print_table(const PolicyCommand& command, const std::vector<Run>& runs, const char* title,
+                 double (ReplayCounts::*value)() const) {
+  std::printf("\n%-20s", title);
+  for (const double size : command.sizes) std::printf(" %9.4f", size);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (i % command.sizes.size() == 0) std::printf("\n%-20s", label_of(runs[i]).c_str());
+    std::printf(" %9.4f", (runs[i].counts.*value)());
+  }
+  std::printf("\n");
+}
+
+std::vector<PlotLine> lines_of(const PolicyCommand& command, const std::vector<Run>& runs,
+                               double (ReplayCounts::*value)() const) {
+  std::vector<PlotLine> lines;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const size_t column = i % command.sizes.size();
+    if (column == 0) lines.push_back({label_of(runs[i]), {}, !runs[i].history});
+    lines.back().points.emplace_back(command.sizes[column], (runs[i].counts.*value)());
+  }
+  return lines;
+}
+
+}  // namespace
+
+absl::Status policy(const PolicyCommand& command) {
+  RAG_RETURN_IF_ERROR(check(command));
+  std::optional<PrefillCost> measured;
+  if (!command.profile.empty()) {
+    absl::StatusOr<PrefillCost> profile = read_profile(command.profile);
+    if (!profile.ok()) {
+      return absl::InvalidArgumentError(str_cat(command.profile, ": ", profile.status().message()));
+    }
+    measured = *std::move(profile);
+  }
+  const PrefillCost cost = measured.value_or(PrefillCost::unmeasured());
+  const controller::PrefillSeconds prefill_seconds = [&cost](uint32_t cached, uint32_t fresh) {
+    return cost.seconds(cached, fresh);
+  };
+
+  RAG_ASSIGN_OR_RETURN(const Trace trace,
+                       read_trace(command.trace, {.top_k = command.top_k,
+                                                  .max_requests = command.requests,
+                                                  .shuffle = command.shuffle,
+                                                  .seed = command.seed}));
+  const Prefixes prefixes = prefixes_of(trace, command.block_tokens);
+  const uint64_t working_set = prefixes.working_set_blocks * command.block_tokens;
+
+  std::vector<Run> runs;
+  for (const std::string& name : command.policies) {
+    for (const bool history : {true, false}) {
+      if (!history && !has_history(name)) continue;
+      for (const double size : command.sizes) {
+        const double total = size * static_cast<double>(working_set);
+        Run run{.policy = name, .history = history};
+        run.sizes.block_tokens = command.block_tokens;
+        run.sizes.bytes_per_token = command.bytes_per_token;
+        run.sizes.waiting = command.waiting;
+        run.sizes.device_tokens = static_cast<uint64_t>(total * command.device_share);
+        run.sizes.host_tokens = static_cast<uint64_t>(total) - run.sizes.device_tokens;
+        runs.push_back(run);
+      }
+    }
+  }
+  Progress progress("replays", runs.size());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    Run& run = runs[i];
+    std::unique_ptr<EvictionPolicy> policy;
+    if (run.policy == kBelady) {
+      policy = std::make_unique<BeladyPolicy>(prefixes);
+    } else {
+      RAG_ASSIGN_OR_RETURN(
+          policy, controller::make_policy(
+                      run.policy, {.remember = run.history, .prefill_seconds = prefill_seconds}));
+    }
+    run.counts = replay(prefixes, *policy, prefill_seconds, run.sizes);
+    progress.show(i + 1);
+  }
+
+  if (command.json != "-") {
+    std::printf("%s: %zu requests, %zu documents, working set %llu tokens; seed %llu%s\n",
+                trace.name.c_str(), trace.requests.size(), trace.documents.size(),
+                static_cast<unsigned long long>(working_set),
+                static_cast<unsigned long long>(command.seed), command.shuffle ? ", shuffled" : "");
+    std::printf("prefill times: %s\n",
+                cost.measured() ? command.profile.c_str() : "not measured, the built-in stand-in");
+    print_table(command, runs, "token hit ratio", &ReplayCounts::token_hit_ratio);
+    print_table(command, runs, "on the device", &ReplayCounts::device_token_hit_ratio);
+    print_table(command, runs, "document hit ratio", &ReplayCounts::hit_ratio);
+  }
+
+  if (!command.json.empty()) {
+    json report{{"trace", trace.name},
+                {"working_set_tokens", working_set},
+                {"requests", trace.requests.size()},
+                {"seed", command.seed},
+                {"profile", cost.measured() ? command.profile : ""},
+                {"runs", json::array()}};
+    for (const Run& run : runs) report["runs"].push_back(to_json(run));
+    RAG_RETURN_IF_ERROR(write_report(command.json, report.dump(2) + "\n"));
+  }
+  if (!command.plots.empty()) {
+    const std::string plot = svg_plot({.title = "Token hit ratio, " + trace.name,
+                                       .x_label = "cache size, share of the working set",
+                                       .y_label = "token hit ratio"},
+                                      lines_of(command, runs, &ReplayCounts::token_hit_ratio));
+    RAG_RETURN_IF_ERROR(write_report(str_cat(command.plots, "/policy_", trace.name, ".svg"), plot));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ragcache::loadgen

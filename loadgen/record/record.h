@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace ragcache::loadgen {
+
+// `ragcache-loadgen record`: which documents an exact search by the real embedder finds for each
+// question, as a trace for `policy`.
+struct RecordCommand {
+  std::vector<std::string> corpora;    // files
+  std::vector<std::string> questions;  // NAME=PATH: PATH's trace is written to out/NAME.jsonl
+  std::string exclude;                 // question files whose name contains this
+  std::string embedding_model;
+  std::string model;  // whose tokens count
+  std::string out;    // folder
+  uint32_t top_k = 2;
+  uint32_t doc_tokens = 900;
+};
+absl::Status record(const RecordCommand& command);
+
+}  // namespace ragcache::loadgen
