@@ -14,9 +14,10 @@ packages=(
   libboost1.81-dev
   # vector search: a static Faiss and the BLAS it calls
   libfaiss-dev libopenblas0-openmp
-  # documents, logs, configuration, command line, JSON, Unicode tables, digests, metrics, gzip
+  # documents, logs, configuration, command line, JSON, Unicode tables, digests, metrics, gzip,
+  # checksums
   libsqlite3-dev libspdlog-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libicu-dev
-  libssl-dev prometheus-cpp-dev zlib1g-dev
+  libssl-dev prometheus-cpp-dev zlib1g-dev libxxhash-dev
   # tests and benches
   libgtest-dev libgmock-dev libbenchmark-dev
   # fetching from PyPI, the demo's client, the checks over the tree

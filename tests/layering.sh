@@ -25,6 +25,7 @@ cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
 # Code that may read a clock, start a thread or sleep outside common/, each with its reason.
 direct_time_and_threads=(
   services/worker/engine/engine_actor  # the iteration loop has a thread of its own
+  services/worker/kv/transfer  # so have the copies between the tiers
   kernels/parallel/  # the threads that one model computes on: no actor, no timer
 )
 

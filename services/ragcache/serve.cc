@@ -35,7 +35,7 @@ absl::Status write_whole(const std::string& path, const std::string& text) {
 
 Serve::Serve() {
   state_dir_ = default_state_dir();
-  retrieval_.state_dir = state_dir_;  // one option, one default
+  retrieval_.state_dir = worker_.state_dir = state_dir_;  // one option, one default
   table_.add("state_dir", &state_dir_,
              {.required = true, .doc = "folder of documents, index, sockets and addresses"});
   gateway::add_options(table_, gateway_);

@@ -14,6 +14,12 @@ struct Config {
   std::string kv_dtype = "fp16";
   uint32_t max_batch_tokens = 512;
   uint32_t max_iteration_ms = 200;
+  bool deterministic = false;
+  uint32_t host_memory_mib = 1024;
+  std::string host_arena;
+  std::string verify_kv = "always";
+  std::string profile;
+  std::string state_dir = "state";
 
   // Wiring, set by whoever starts the services.
   std::string listen;
@@ -42,6 +48,26 @@ inline void add_options(OptionTable& table, Config& config) {
              .min = 1,
              .max = 60000,
              .doc = "longest that streams wait for their next token while prompts are computed"});
+  table.add("deterministic", &config.deterministic,
+            {.doc = "answers are the same bits whatever is cached and whoever else is served, "
+                    "at some cost in speed"});
+  table.add("host_memory_mib", &config.host_memory_mib,
+            {.unit = "MiB",
+             .min = 0,
+             .max = 1 << 24,
+             .doc = "memory of the host tier, taken as a whole at the start; 0: no host tier"});
+  table.add(
+      "host_arena", &config.host_arena,
+      {.doc = "file of the host tier, which outlives the process and belongs on a file system "
+              "in memory; empty: one in /dev/shm that is named after state_dir"});
+  table.add("verify_kv", &config.verify_kv,
+            {.choices = {"first", "always", "off"},
+             .doc = "when the checksums of copies on the host are compared: at each load, at the "
+                    "first one after a restart, or never"});
+  table.add("profile", &config.profile,
+            {.doc = "file of measured prefill times; empty: prefill_profile.json in state_dir"});
+  table.add("state_dir", &config.state_dir,
+            {.required = true, .doc = "folder for everything that outlives the process"});
 }
 
 // What `ragcache serve` wires itself, and an executable of its own must be told.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,8 +108,71 @@ class Service::Stream : public grpc::ServerBidiReactor<v1::ExecuteRequest, v1::E
   std::deque<v1::ExecuteResponse> responses_;
 };
 
-Service::Service(v1::GetInfoResponse info, std::function<void(Command)> post)
-    : info_(std::move(info)), post_(std::move(post)) {}
+// One Profile call. Holds itself until gRPC is done with it.
+class ProfileCall : public grpc::ServerWriteReactor<v1::ProfileResponse>,
+                    public std::enable_shared_from_this<ProfileCall> {
+ public:
+  void start(Profiler& profiler, bool again) {
+    self_ = shared_from_this();
+    const auto self = self_;
+    profiler.profile(again, {.point =
+                                 [self](size_t points, uint32_t cached_tokens, uint32_t new_tokens,
+                                        double seconds) {
+                                   v1::ProfileResponse response;
+                                   response.set_points(static_cast<uint32_t>(points));
+                                   response.mutable_point()->set_cached_tokens(cached_tokens);
+                                   response.mutable_point()->set_new_tokens(new_tokens);
+                                   response.mutable_point()->set_seconds(seconds);
+                                   return self->write(std::move(response));
+                                 },
+                             .done =
+                                 [self](const PrefillProfile& profile) {
+                                   self->write(to_response(profile));
+                                   self->end(absl::OkStatus());
+                                 },
+                             .failed = [self](const absl::Status& status) { self->end(status); }});
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    responses_.pop_front();
+    if (!ok) responses_.clear();
+    go_on();
+  }
+  void OnCancel() override {
+    std::lock_guard lock(mutex_);
+    left_ = true;
+  }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  bool write(v1::ProfileResponse response) {
+    std::lock_guard lock(mutex_);
+    if (left_) return false;
+    responses_.push_back(std::move(response));
+    if (responses_.size() == 1) StartWrite(&responses_.front());
+    return true;
+  }
+  void end(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    status_ = status;
+    if (responses_.empty()) Finish(to_grpc_status(*status_));
+  }
+  // REQUIRES: the lock.
+  void go_on() {
+    if (!responses_.empty()) return StartWrite(&responses_.front());
+    if (status_.has_value()) Finish(to_grpc_status(*status_));
+  }
+
+  std::shared_ptr<ProfileCall> self_;
+  std::mutex mutex_;                           // guards what follows
+  std::deque<v1::ProfileResponse> responses_;  // the front is being written
+  std::optional<absl::Status> status_;         // once all is said
+  bool left_ = false;
+};
+
+Service::Service(v1::GetInfoResponse info, std::function<void(Command)> post, Profiler& profiler)
+    : info_(std::move(info)), post_(std::move(post)), profiler_(profiler) {}
 
 Service::~Service() = default;
 
@@ -126,6 +190,13 @@ grpc::ServerUnaryReactor* Service::GetInfo(grpc::CallbackServerContext* context,
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
+}
+
+grpc::ServerWriteReactor<v1::ProfileResponse>* Service::Profile(grpc::CallbackServerContext*,
+                                                                const v1::ProfileRequest* request) {
+  auto call = std::make_shared<ProfileCall>();
+  call->start(profiler_, request->again());
+  return call.get();
 }
 
 absl::StatusOr<uint64_t> Service::open(std::shared_ptr<Stream> stream, uint64_t term,

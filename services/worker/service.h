@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "ragcache/worker/v1/worker.grpc.pb.h"
 #include "services/worker/engine/messages.h"
+#include "services/worker/profile/profiler.h"
 
 namespace ragcache::worker {
 
@@ -16,8 +17,8 @@ namespace ragcache::worker {
 // into responses. Knows which stream is the current one; reactions copy, post and return.
 class Service final : public v1::WorkerService::CallbackService {
  public:
-  // `post` hands a command to the engine: thread safe, does not block.
-  Service(v1::GetInfoResponse info, std::function<void(Command)> post);
+  // `post` hands a command to the engine: thread safe, does not block. `profiler` outlives it.
+  Service(v1::GetInfoResponse info, std::function<void(Command)> post, Profiler& profiler);
   ~Service() override;
 
   grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteResponse>* Execute(
@@ -25,6 +26,8 @@ class Service final : public v1::WorkerService::CallbackService {
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::GetInfoRequest* request,
                                     v1::GetInfoResponse* response) override;
+  grpc::ServerWriteReactor<v1::ProfileResponse>* Profile(
+      grpc::CallbackServerContext* context, const v1::ProfileRequest* request) override;
 
   // The engine's events, in order. Those of a stream that has ended are dropped.
   void deliver(std::vector<Event> events);
@@ -41,6 +44,7 @@ class Service final : public v1::WorkerService::CallbackService {
   // Constant after construction.
   const v1::GetInfoResponse info_;
   const std::function<void(Command)> post_;
+  Profiler& profiler_;
 
   std::mutex mutex_;  // guards what follows
   uint64_t highest_term_ = 0;

@@ -28,11 +28,23 @@ class WorkerService : public testing::Test {
     std::filesystem::create_directories(folder_);
     v1::GetInfoResponse info;
     info.set_total_blocks(kBlocks);
+    profiler_ = std::make_unique<Profiler>(
+        (folder_ / "profile.json").string(), ProfileKey{model_.fingerprint(), "this"}, 512,
+        [this](uint32_t cached_tokens, uint32_t new_tokens, Profiler::Answer answer) {
+          engine_->time_prefill(cached_tokens, new_tokens, std::move(answer));
+        });
     service_ = std::make_unique<Service>(
-        info, [this](Command command) { engine_->post(std::move(command)); });
+        info, [this](Command command) { engine_->post(std::move(command)); }, *profiler_);
+    BlockPool pool = *BlockPool::create(model_.kv_layout(), kBlocks);
+    auto arena = HostArena::open((folder_ / "arena").string(), model_.fingerprint(),
+                                 model_.kv_layout(), kBlocks);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    arena_ = std::make_unique<HostArena>(*std::move(arena));
+    transfers_ = std::make_unique<TransferActor>(Copier(model_.kv_layout(), pool.memory(), *arena_),
+                                                 [this] { engine_->wake(); });
     engine_ = std::make_unique<EngineActor>(
-        std::make_unique<Engine>(model_, *BlockPool::create(model_.kv_layout(), kBlocks),
-                                 Engine::Limits{64}, metrics_),
+        std::make_unique<Engine>(model_, std::move(pool), Engine::Limits{64}, metrics_, steady_now,
+                                 Engine::Host{.arena = *arena_, .transfers = *transfers_}),
         [this](std::vector<Event> events) { service_->deliver(std::move(events)); });
     grpc::Service* const services[] = {service_.get()};
     auto server = RpcServer::start(absl::StrCat("unix:", (folder_ / "w.sock").string()), services);
@@ -45,6 +57,7 @@ class WorkerService : public testing::Test {
     service_->shut_down();
     server_->stop();
     engine_->stop();
+    transfers_->stop();
     std::filesystem::remove_all(folder_);
   }
 
@@ -118,7 +131,10 @@ class WorkerService : public testing::Test {
   prometheus::Registry registry_;
   Metrics metrics_{registry_};
   std::filesystem::path folder_;
+  std::unique_ptr<HostArena> arena_;
   std::unique_ptr<EngineActor> engine_;
+  std::unique_ptr<TransferActor> transfers_;
+  std::unique_ptr<Profiler> profiler_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
@@ -162,6 +178,65 @@ TEST_F(WorkerService, AnswersOnTheStreamAndShowsItsSegmentsToTheNextOne) {
   again.mutable_generate()->mutable_segments(0)->set_expected_tier(types::v1::TIER_DEVICE);
   next->send(again);
   EXPECT_EQ(next->read_until(v1::ExecuteResponse::kTokens).tokens().cached_device_tokens(), 40u);
+}
+
+TEST_F(WorkerService, MovesASegmentToTheHostAndBack) {
+  auto stream = connect(1);
+  stream->send(generate("r", 8));
+  stream->read_until(v1::ExecuteResponse::kFinished);
+  const std::string id = generate("x", 8).generate().segments(0).id();
+  v1::ExecuteRequest replicate;
+  replicate.mutable_replicate()->add_segment_ids(id);
+  stream->send(replicate);
+  v1::ExecuteRequest drop;
+  drop.mutable_drop()->add_segment_ids(id);
+  drop.mutable_drop()->set_tier(types::v1::TIER_DEVICE);
+  stream->send(drop);
+  EXPECT_EQ(stream->read_until(v1::ExecuteResponse::kSegmentSaved).segment_saved().segment_id(),
+            id);
+  v1::ExecuteRequest again = generate("again", 8);
+  again.mutable_generate()->mutable_segments(0)->set_expected_tier(types::v1::TIER_HOST);
+  stream->send(again);
+  EXPECT_TRUE(stream->read_until(v1::ExecuteResponse::kSegmentReady).segment_ready().loaded());
+  const v1::Finished finished = stream->read_until(v1::ExecuteResponse::kFinished).finished();
+  EXPECT_EQ(finished.cached_host_tokens(), 40u);
+  EXPECT_EQ(finished.cached_device_tokens(), 0u);
+  EXPECT_GT(finished.load_us(), 0u);
+  const v1::Load load = stream->read_until(v1::ExecuteResponse::kLoad).load();
+  EXPECT_EQ(load.host_total_blocks(), kBlocks);
+  EXPECT_EQ(load.host_cached_blocks(), 3u);
+  auto next = connect(2);
+  const auto snapshot = next->read();
+  ASSERT_EQ(snapshot.snapshot().entries_size(), 1);
+  EXPECT_TRUE(snapshot.snapshot().entries(0).on_device());
+  EXPECT_TRUE(snapshot.snapshot().entries(0).on_host());
+}
+
+TEST_F(WorkerService, ProfilesBetweenRequestsAndAnswersAgainFromItsFile) {
+  auto stream = connect(1);
+  stream->send(generate("r", 20));
+  const auto profile = [&](bool again, int* points) {
+    grpc::ClientContext context;
+    v1::ProfileRequest request;
+    request.set_again(again);
+    const auto reader = stub_->Profile(&context, request);
+    v1::ProfileResponse response;
+    *points = 0;
+    while (reader->Read(&response)) *points += response.has_point() ? 1 : 0;
+    EXPECT_TRUE(reader->Finish().ok());
+    return response.profile();
+  };
+  int points = 0;
+  const v1::PrefillProfile measured = profile(false, &points);
+  EXPECT_EQ(points, 5);
+  EXPECT_EQ(measured.new_tokens_size(), 5);
+  EXPECT_EQ(measured.seconds_size(), 5);
+  EXPECT_GT(measured.seconds(0), 0);
+  EXPECT_EQ(profile(false, &points).seconds(0), measured.seconds(0));
+  EXPECT_EQ(points, 0);
+  stream->read_until(v1::ExecuteResponse::kFinished);
+  profile(true, &points);
+  EXPECT_EQ(points, 5);
 }
 
 TEST_F(WorkerService, RefusesALowerTermAndTakesTheSameOne) {

@@ -19,16 +19,33 @@ constexpr size_t kSnapshotPageEntries = 4096;
 constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
 constexpr size_t kMaxRequests = 4096;
 
+std::vector<bool> taken_blocks(const HostArena& arena) {
+  std::vector<bool> taken(arena.blocks(), false);
+  for (const HostArena::Entry& entry : arena.recovered()) {
+    for (const int32_t block : entry.blocks) taken[block] = true;
+  }
+  return taken;
+}
+
 }  // namespace
 
-Engine::Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics, Clock now)
+Engine::Engine(LlamaModel& model, BlockPool pool, Limits limits, Metrics& metrics, Clock now,
+               std::optional<Host> host)
     : model_(model),
       limits_(limits),
       metrics_(metrics),
       now_(std::move(now)),
+      host_(std::move(host)),
       pool_(std::move(pool)),
+      host_blocks_(host_.has_value() ? taken_blocks(host_->arena) : std::vector<bool>()),
+      load_rate_(host_.has_value() ? host_->load_bytes_per_second : 1),
       batch_(std::make_unique<ForwardBatch>()) {
   RAG_CHECK(limits.max_batch_tokens > 0 && limits.max_batch_tokens <= model.max_tokens());
+  if (!host_.has_value()) return;
+  for (const HostArena::Entry& entry : host_->arena.recovered()) {
+    segments_.add_to_host(
+        entry.key, {.state = HostCopy::State::kReady, .blocks = entry.blocks, .announced = true});
+  }
 }
 
 Engine::~Engine() = default;
@@ -55,10 +72,13 @@ void Engine::handle(OpenStream open) {
   events_.clear();
   stream_ = open.stream;
   SnapshotPage page;
-  for (const Segment* segment : segments_.in_chain_order()) {
+  for (Segment* segment : segments_.in_chain_order()) {
     if (page.entries.size() == kSnapshotPageEntries) tell(std::exchange(page, {}));
-    page.entries.push_back({segment->id, segment->parent, segment->token_count,
-                            static_cast<uint32_t>(segment->blocks.size())});
+    // A copy that is being made counts as there: whatever is ordered comes after it.
+    if (segment->host.has_value()) segment->host->announced = true;
+    page.entries.push_back({segment->key.id, segment->key.parent, segment->key.token_count,
+                            blocks_of(segment->key.token_count), segment->on_device(),
+                            segment->host.has_value()});
   }
   page.last = true;
   tell(std::move(page));
@@ -116,13 +136,20 @@ void Engine::handle(Generate command) {
       return fail(request->id, Failure::kInvalid,
                   absl::StrCat("segments[", i, "].id does not name its tokens and parent"));
     }
-    Segment* cached = segments_.find(spec.id);
-    if (cached != nullptr && !cached->holds(spec.tokens, part.digest)) {
+    const Segment* known = segments_.find(spec.id);
+    if (known != nullptr && !known->holds(spec.tokens, part.digest)) {
       return fail(request->id, Failure::kInvalid,
                   absl::StrCat("segments[", i, "].tokens differ from what its id holds here"));
     }
-    if (cached == nullptr && spec.expected_cached) missing.push_back(spec.id);
-    if (cached == nullptr || !spec.expected_cached) to_compute += blocks_of(spec.tokens.size());
+    const bool on_device = known != nullptr && known->on_device();
+    if (!on_device || spec.expected != Tier::kDevice) to_compute += blocks_of(spec.tokens.size());
+    if (!on_device && spec.expected != Tier::kNone) {
+      if (known != nullptr) {
+        part.state = Request::Part::State::kToLoad;
+      } else {
+        missing.push_back(spec.id);
+      }
+    }
     request->tokens.insert(request->tokens.end(), spec.tokens.begin(), spec.tokens.end());
     request->parts.push_back(std::move(part));
   }
@@ -140,18 +167,16 @@ void Engine::handle(Generate command) {
   reserved_ += command.reserved_blocks;
   for (size_t i = 0; i < request->parts.size(); ++i) {
     Request::Part& part = request->parts[i];
-    Segment* cached = segments_.find(part.id);
+    Segment* cached = segments_.find_on_device(part.id);
     if (cached == nullptr) continue;
-    segments_.pin(*cached);
-    part.pinned = cached;
-    request->cached_tokens += cached->token_count;
+    pin(*request, part, *cached);
     // Reserved for, yet here already: the reservation shrinks as if it had just been computed.
-    if (!command.segments[i].expected_cached) {
+    if (command.segments[i].expected != Tier::kDevice) {
       leave_reservation(*request, part, static_cast<uint32_t>(cached->blocks.size()));
     }
   }
   adopt_cached(*request);
-  metrics_.cached_prompt_tokens.Increment(request->cached_tokens);
+  submit_load(*request);
   requests_.push_back(std::move(request));
 }
 
@@ -184,18 +209,6 @@ void Engine::handle(const Grow& grow) {
   reserved_ += grow.blocks;
 }
 
-void Engine::handle(const Drop& drop) {
-  for (const SegmentId& id : drop.segments) {
-    const Segment* segment = segments_.find(id);
-    if (segment == nullptr) continue;
-    if (segment->pins > 0) {
-      log::error("told to drop a segment in use; kept", {{"segment", id.to_string()}});
-      continue;
-    }
-    pool_.give_back(segments_.erase(id));
-  }
-}
-
 void Engine::fail(const std::string& request_id, Failure code, std::string message,
                   std::vector<SegmentId> missing) {
   tell(Failed{request_id, code, std::move(message), std::move(missing)});
@@ -207,12 +220,25 @@ void Engine::tell(decltype(Event::body) body) {
 
 void Engine::tell_load() {
   load_due_ = false;
-  const uint32_t cached = segments_.blocks();
-  tell(Load{last_command_, pool_.total(), free_blocks(), reserved_, cached, segments_.pinned(),
-            static_cast<uint32_t>(requests_.size())});
+  const uint32_t cached = segments_.device_blocks();
+  tell(Load{.last_command = last_command_,
+            .total_blocks = pool_.total(),
+            .free_blocks = free_blocks(),
+            .reserved_blocks = reserved_,
+            .cached_blocks = cached,
+            .pinned_segments = segments_.pinned(),
+            .running_requests = static_cast<uint32_t>(requests_.size()),
+            .host_total_blocks = host_blocks_.total(),
+            .host_free_blocks = host_blocks_.free(),
+            .host_cached_blocks = segments_.host_blocks(),
+            .saved_bytes = saved_bytes_,
+            .loaded_bytes = loaded_bytes_,
+            .damaged_segments = damaged_segments_});
   metrics_.blocks_free.Set(free_blocks());
   metrics_.blocks_reserved.Set(reserved_);
   metrics_.blocks_cached.Set(cached);
+  metrics_.host_blocks_free.Set(host_blocks_.free());
+  metrics_.host_blocks_cached.Set(segments_.host_blocks());
   metrics_.requests_running.Set(static_cast<double>(requests_.size()));
 }
 
@@ -223,6 +249,7 @@ Engine::Requests::iterator Engine::find(const std::string& request_id) {
 
 void Engine::release(Requests::iterator it) {
   Request& request = **it;
+  abandon_load(request);
   for (const Request::Part& part : request.parts) {
     if (part.pinned != nullptr) segments_.unpin(*part.pinned);
     pool_.give_back(part.blocks);
@@ -243,23 +270,34 @@ uint32_t Engine::blocks_of(size_t tokens) const {
 }
 
 uint32_t Engine::free_blocks() const {
-  RAG_CHECK(reserved_ + segments_.blocks() <= pool_.total());
-  return pool_.total() - reserved_ - segments_.blocks();
+  RAG_CHECK(reserved_ + segments_.device_blocks() <= pool_.total());
+  return pool_.total() - reserved_ - segments_.device_blocks();
 }
 
 void Engine::check_invariants() const {
-  uint32_t reserved = 0, taken = 0;
+  uint32_t reserved = 0, taken = 0, leaving = 0;
   for (const auto& request : requests_) {
     size_t held = request->private_blocks.size();
-    for (const Request::Part& part : request->parts) held += part.blocks.size();
+    bool loads = false;
+    for (const Request::Part& part : request->parts) {
+      held += part.blocks.size();
+      loads = loads || part.state == Request::Part::State::kLoading;
+      RAG_CHECK((part.state == Request::Part::State::kCached) == (part.pinned != nullptr));
+      RAG_CHECK(part.pinned == nullptr || part.blocks.empty());
+    }
+    RAG_CHECK(loads == (request->load != nullptr));
     RAG_CHECK(request->taken == held && request->taken <= request->reserved);
     RAG_CHECK(request->computed <= request->slots.size());
     reserved += request->reserved;
     taken += request->taken;
   }
+  for (const InFlight& transfer : in_flight_) {
+    leaving += static_cast<uint32_t>(transfer.blocks.size());
+  }
   RAG_CHECK(reserved == reserved_);
-  RAG_CHECK(pool_.free() + taken + segments_.blocks() == pool_.total());
-  RAG_CHECK(free_blocks() + reserved_ + segments_.blocks() == pool_.total());
+  RAG_CHECK(pool_.free() + taken + leaving + segments_.device_blocks() == pool_.total());
+  RAG_CHECK(free_blocks() + reserved_ + segments_.device_blocks() == pool_.total());
+  RAG_CHECK(host_blocks_.free() + segments_.host_blocks() == host_blocks_.total());
 }
 
 }  // namespace ragcache::worker

@@ -25,10 +25,22 @@ class EngineActor {
   // Thread safe, never blocks. What waits is bounded by the stream's flow control and by the
   // engine's limit of requests: a command beyond it is answered, not kept.
   void post(Command command);
+  // A transfer has ended: there may be something to do. Thread safe.
+  void wake();
+  // Times a prefill (Engine::time_prefill) between requests. `answer` is called on the engine's
+  // thread, or with UNAVAILABLE on the one that stops it. Thread safe.
+  using Answer = std::function<void(absl::StatusOr<double>)>;
+  void time_prefill(uint32_t cached_tokens, uint32_t new_tokens, Answer answer);
   // Ends the thread after the iteration it is in. Idempotent.
   void stop();
 
  private:
+  struct Measurement {
+    uint32_t cached_tokens;
+    uint32_t new_tokens;
+    Answer answer;
+  };
+
   void run();
 
   // Constant after construction.
@@ -38,6 +50,8 @@ class EngineActor {
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::deque<Command> commands_;
+  std::deque<Measurement> measurements_;
+  bool woken_ = false;
   bool stopping_ = false;
 
   std::thread thread_;

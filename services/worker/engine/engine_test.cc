@@ -194,7 +194,7 @@ TEST(Engine, NamesMissingSegmentsOrComputesThemWhereTheReservationAllows) {
   auto command = harness.make("r", documents, random_tokens(random, 5), 10);
   const auto expected = harness.run_alone(command).tokens;
   harness.drop(command.segments[1].id);
-  command.segments[0].expected_cached = command.segments[1].expected_cached = true;
+  command.segments[0].expected = command.segments[1].expected = Tier::kDevice;
   command.reserved_blocks = 2;
   const auto failed = harness.run_alone(command);
   EXPECT_EQ(failed.end, "missing");
@@ -379,7 +379,7 @@ TEST(Engine, KeepsTheLedgerOverRandomCommands) {
     if (answer.end != "finished") continue;
     ++finished;
     Generate command = sent[id];
-    for (SegmentSpec& segment : command.segments) segment.expected_cached = false;
+    for (SegmentSpec& segment : command.segments) segment.expected = Tier::kNone;
     command.reserved_blocks = 60;
     Harness alone(60);
     EXPECT_EQ(alone.run_alone(command).tokens, answer.tokens) << id;

@@ -29,10 +29,12 @@ struct SamplingParameters {
   std::vector<LogitBias> logit_bias;
 };
 
+enum class Tier { kNone, kDevice, kHost };
+
 struct SegmentSpec {
   SegmentId id;
   std::vector<uint32_t> tokens;
-  bool expected_cached = false;
+  Tier expected = Tier::kNone;
 };
 
 // A stream of commands begins: what an older one had running ends without an event.
@@ -67,12 +69,16 @@ struct Preempt {
 };
 struct Drop {
   std::vector<SegmentId> segments;
+  Tier tier = Tier::kDevice;
+};
+struct Replicate {
+  std::vector<SegmentId> segments;
 };
 
 struct Command {
   uint64_t stream = 0;
   uint64_t number = 0;
-  std::variant<OpenStream, CloseStream, Generate, Cancel, Grow, Preempt, Drop> body;
+  std::variant<OpenStream, CloseStream, Generate, Cancel, Grow, Preempt, Drop, Replicate> body;
 };
 
 struct SnapshotPage {
@@ -81,6 +87,8 @@ struct SnapshotPage {
     std::optional<SegmentId> parent;
     uint32_t token_count;
     uint32_t blocks;
+    bool on_device;
+    bool on_host;
   };
   std::vector<Entry> entries;
   bool last = false;
@@ -89,6 +97,14 @@ struct SegmentReady {
   std::string request_id;
   SegmentId id;
   uint32_t blocks;
+  bool loaded = false;
+};
+struct SegmentSaved {
+  SegmentId id;
+};
+struct SegmentLost {
+  SegmentId id;
+  std::string reason;
 };
 struct TokenLogprob {
   float logprob = 0;
@@ -98,8 +114,9 @@ struct TokenLogprob {
 struct Tokens {
   std::string request_id;
   std::vector<uint32_t> ids;
-  std::optional<uint32_t> cached_tokens;  // with the first ones
-  std::vector<TokenLogprob> logprobs;     // one for each id, or none
+  std::optional<uint32_t> cached_device_tokens;  // with the first ones
+  uint32_t cached_host_tokens = 0;
+  std::vector<TokenLogprob> logprobs;  // one for each id, or none
 };
 struct NeedBlocks {
   std::string request_id;
@@ -113,21 +130,29 @@ struct Load {
   uint32_t cached_blocks;
   uint32_t pinned_segments;
   uint32_t running_requests;
+  uint32_t host_total_blocks;
+  uint32_t host_free_blocks;
+  uint32_t host_cached_blocks;
+  uint64_t saved_bytes;
+  uint64_t loaded_bytes;
+  uint64_t damaged_segments;
 };
 enum class FinishReason { kStop, kLength };
 struct Finished {
   std::string request_id;
   FinishReason reason;
   uint32_t prompt_tokens;
-  uint32_t cached_tokens;
+  uint32_t cached_device_tokens;
   uint32_t completion_tokens;
   uint64_t prefill_us;
   uint64_t decode_us;
+  uint32_t cached_host_tokens;
+  uint64_t load_us;
 };
 struct Cancelled {
   std::string request_id;
 };
-enum class Failure { kMissing, kPreempted, kInvalid };
+enum class Failure { kMissing, kPreempted, kInvalid, kInternal };
 struct Failed {
   std::string request_id;
   Failure code;
@@ -137,7 +162,8 @@ struct Failed {
 
 struct Event {
   uint64_t stream = 0;
-  std::variant<SnapshotPage, SegmentReady, Tokens, NeedBlocks, Load, Finished, Cancelled, Failed>
+  std::variant<SnapshotPage, SegmentReady, SegmentSaved, SegmentLost, Tokens, NeedBlocks, Load,
+               Finished, Cancelled, Failed>
       body;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "common/hash.h"
 #include "services/worker/engine/messages.h"
 #include "services/worker/kv/segment_table.h"
+#include "services/worker/kv/transfer.h"
 
 namespace ragcache::worker {
 
@@ -16,15 +18,21 @@ namespace ragcache::worker {
 // Its tokens are the segments', the tail's (which may end with what the answer had before a
 // preemption), and what it generated; `computed` of them have their KV in `slots`. The last
 // generated token is computed in the next iteration. Of its reservation
-// `taken` blocks are in its hands: those of segments being computed and the private ones (tail and
-// generated tokens).
+// `taken` blocks are in its hands: those of segments being computed or loaded and the private ones
+// (tail and generated tokens).
+//
+// A part is cached already, or computed, or loaded. `slots` and `computed` may run ahead over parts
+// that are still being loaded (Engine::join_load); if one of them fails, they go back to its begin.
 struct Request {
   struct Part {
+    enum class State { kToCompute, kToLoad, kLoading, kCached };
+
+    State state = State::kToCompute;
     SegmentId id;
     size_t begin = 0;  // in tokens
     size_t end = 0;
     Digest digest{};
-    std::vector<int32_t> blocks;  // while it is being computed
+    std::vector<int32_t> blocks;  // while it is computed or loaded
     Segment* pinned = nullptr;    // once it is cached
   };
 
@@ -36,7 +44,12 @@ struct Request {
   size_t prompt_tokens = 0;  // of them; the answer's follow
 
   std::vector<Part> parts;
-  size_t next_part = 0;  // parts before it are pinned and computed
+  size_t next_part = 0;            // parts before it have slots and are computed
+  std::shared_ptr<Transfer> load;  // of the parts that are kLoading
+  TimePoint load_submitted{};
+  // Of the layers of `load`: when the computation came to each, and when it could go on.
+  std::vector<TimePoint> layers_reached;
+  std::vector<TimePoint> layers_read;
   std::vector<int32_t> private_blocks;
 
   uint32_t reserved = 0;
@@ -49,7 +62,9 @@ struct Request {
   bool logprobs = false;
   uint32_t top_logprobs = 0;
 
-  uint32_t cached_tokens = 0;
+  uint32_t cached_device_tokens = 0;
+  uint32_t cached_host_tokens = 0;
+  uint64_t load_us = 0;
   bool cached_told = false;
   bool started = false;
   TimePoint start{};

@@ -29,23 +29,25 @@ absl::StatusOr<BlockPool> BlockPool::create(const kernels::KvLayout& layout, uin
 }
 
 BlockPool::BlockPool(void* memory, size_t bytes, uint32_t blocks)
-    : memory_(memory), bytes_(bytes), taken_(blocks, false) {
-  free_.reserve(blocks);
-  for (uint32_t block = blocks; block > 0; --block)
-    free_.push_back(static_cast<int32_t>(block - 1));
-}
+    : BlockNumbers(std::vector<bool>(blocks, false)), memory_(memory), bytes_(bytes) {}
 
 BlockPool::BlockPool(BlockPool&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)),
-      bytes_(other.bytes_),
-      free_(std::move(other.free_)),
-      taken_(std::move(other.taken_)) {}
+    : BlockNumbers(std::move(other)),
+      memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_) {}
 
 BlockPool::~BlockPool() {
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 
-int32_t BlockPool::take() {
+BlockNumbers::BlockNumbers(std::vector<bool> taken) : taken_(std::move(taken)) {
+  free_.reserve(total());
+  for (uint32_t block = total(); block-- > 0;) {
+    if (!taken_[block]) free_.push_back(static_cast<int32_t>(block));
+  }
+}
+
+int32_t BlockNumbers::take() {
   RAG_CHECK(!free_.empty());
   const int32_t block = free_.back();
   free_.pop_back();
@@ -54,13 +56,19 @@ int32_t BlockPool::take() {
   return block;
 }
 
-void BlockPool::give_back(int32_t block) {
+std::vector<int32_t> BlockNumbers::take(size_t count) {
+  std::vector<int32_t> blocks(count);
+  for (int32_t& block : blocks) block = take();
+  return blocks;
+}
+
+void BlockNumbers::give_back(int32_t block) {
   RAG_CHECK(block >= 0 && static_cast<size_t>(block) < taken_.size() && taken_[block]);
   taken_[block] = false;
   free_.push_back(block);
 }
 
-void BlockPool::give_back(const std::vector<int32_t>& blocks) {
+void BlockNumbers::give_back(const std::vector<int32_t>& blocks) {
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) give_back(*block);
 }
 

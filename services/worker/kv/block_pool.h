@@ -8,9 +8,30 @@
 
 namespace ragcache::worker {
 
-// The KV memory: a fixed number of blocks of kernels::KvLayout, and which of them are taken. Pages
-// are touched only when a block is first written. Owned by the engine; not thread safe.
-class BlockPool {
+// Which of a fixed number of blocks are taken. Not thread safe.
+class BlockNumbers {
+ public:
+  explicit BlockNumbers(std::vector<bool> taken);
+
+  // REQUIRES: free() > 0.
+  int32_t take();
+  std::vector<int32_t> take(size_t count);
+  // REQUIRES: the block is taken.
+  void give_back(int32_t block);
+  void give_back(const std::vector<int32_t>& blocks);
+
+  uint32_t total() const { return static_cast<uint32_t>(taken_.size()); }
+  uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
+
+ private:
+  std::vector<int32_t> free_;  // a stack: what was used last is warm
+  std::vector<bool> taken_;
+};
+
+// The device's KV memory: a fixed number of blocks of kernels::KvLayout, and which of them are
+// taken. Pages are touched only when a block is first written. Owned by the engine; not thread
+// safe.
+class BlockPool : public BlockNumbers {
  public:
   // RESOURCE_EXHAUSTED if the address space is refused.
   static absl::StatusOr<BlockPool> create(const kernels::KvLayout& layout, uint32_t blocks);
@@ -18,14 +39,6 @@ class BlockPool {
   BlockPool& operator=(BlockPool&&) = delete;
   ~BlockPool();
 
-  // REQUIRES: free() > 0; the ledger promises it.
-  int32_t take();
-  // REQUIRES: the block is taken.
-  void give_back(int32_t block);
-  void give_back(const std::vector<int32_t>& blocks);
-
-  uint32_t total() const { return static_cast<uint32_t>(taken_.size()); }
-  uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
   void* memory() const { return memory_; }
 
  private:
@@ -33,8 +46,6 @@ class BlockPool {
 
   void* memory_;
   size_t bytes_;
-  std::vector<int32_t> free_;  // a stack: what was used last is warm
-  std::vector<bool> taken_;
 };
 
 }  // namespace ragcache::worker

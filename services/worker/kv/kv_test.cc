@@ -30,27 +30,30 @@ TEST(BlockPool, RefusesSizesItCannotNumber) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(SegmentTable, CountsBlocksAndPinsAndListsParentsFirst) {
+TEST(SegmentTable, CountsBothTiersAndPinsAndListsParentsFirst) {
   SegmentTable table;
   const std::vector<uint32_t> tokens{1, 2, 3};
   const Digest digest = digest_of_tokens(tokens);
   const SegmentId root = SegmentId::root(Digest{}, "scope");
-  std::vector<SegmentId> ids;
-  SegmentId parent = root;
-  for (uint32_t i = 0; i < 4; ++i) parent = ids.emplace_back(SegmentId::derive(parent, digest));
-  for (uint32_t i : {2u, 0u, 3u, 1u}) {
-    table.insert({.id = ids[i],
-                  .parent = i == 0 ? std::nullopt : std::optional(ids[i - 1]),
-                  .depth = i,
-                  .token_count = 3,
-                  .token_digest = digest,
-                  .blocks = std::vector<int32_t>(i + 1, 0)});
+  std::vector<SegmentKey> keys;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const SegmentId parent = i == 0 ? root : keys[i - 1].id;
+    keys.push_back({.id = SegmentId::derive(parent, digest),
+                    .parent = i == 0 ? std::nullopt : std::optional(parent),
+                    .depth = i,
+                    .token_count = 3,
+                    .token_digest = digest});
   }
-  EXPECT_EQ(table.blocks(), 10u);
+  for (uint32_t i : {2u, 0u, 3u, 1u}) {
+    table.add_to_device(keys[i], std::vector<int32_t>(i + 1, 0));
+    if (i % 2 == 0) table.add_to_host(keys[i], {.blocks = std::vector<int32_t>(i + 1, 0)});
+  }
+  EXPECT_EQ(table.device_blocks(), 10u);
+  EXPECT_EQ(table.host_blocks(), 4u);
   const auto order = table.in_chain_order();
-  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(order[i]->id, ids[i]);
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(order[i]->key.id, keys[i].id);
 
-  Segment* segment = table.find(ids[3]);
+  Segment* segment = table.find(keys[3].id);
   ASSERT_NE(segment, nullptr);
   EXPECT_TRUE(segment->holds(tokens, digest));
   EXPECT_FALSE(segment->holds(std::vector<uint32_t>{1, 2}, digest));
@@ -59,12 +62,20 @@ TEST(SegmentTable, CountsBlocksAndPinsAndListsParentsFirst) {
   table.pin(*segment);
   table.unpin(*segment);
   EXPECT_EQ(table.pinned(), 1u);
-  EXPECT_DEATH(table.erase(ids[3]), "broken invariant");
+  EXPECT_DEATH(table.remove_from_device(keys[3].id), "broken invariant");
   table.unpin(*segment);
   EXPECT_EQ(table.pinned(), 0u);
-  EXPECT_EQ(table.erase(ids[3]).size(), 4u);
-  EXPECT_EQ(table.find(ids[3]), nullptr);
-  EXPECT_EQ(table.blocks(), 6u);
+  EXPECT_EQ(table.remove_from_device(keys[3].id).size(), 4u);
+  EXPECT_EQ(table.find(keys[3].id), nullptr);
+  EXPECT_EQ(table.device_blocks(), 6u);
+
+  // What is on the host alone stays known, and is gone with its copy.
+  table.remove_from_device(keys[2].id);
+  EXPECT_EQ(table.find_on_device(keys[2].id), nullptr);
+  ASSERT_NE(table.find(keys[2].id), nullptr);
+  EXPECT_EQ(table.remove_from_host(keys[2].id).blocks.size(), 3u);
+  EXPECT_EQ(table.find(keys[2].id), nullptr);
+  EXPECT_EQ(table.host_blocks(), 1u);
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ kernels::KvLayout LlamaModel::kv_layout() const {
   return {config().n_layers, config().n_kv_heads, config().head_dim, kv_type_};
 }
 
-std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv) {
+std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv,
+                                           const BeforeAttention& before_attention) {
   const kernels::ScopedFlushDenormals flush;
   const ModelConfig& c = config();
   int64_t n_tokens = static_cast<int64_t>(batch.tokens.size());
@@ -120,6 +121,7 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv) 
       keep_rows(residual_, last_rows, c.width);
       n_tokens = static_cast<int64_t>(last_rows.size());
     }
+    if (before_attention) before_attention(l);
     kernels::paged_prefix_attention({.queries = wide_.data(),
                                      .query_stride = c.qkv_width(),
                                      .kv = kv,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -43,8 +44,11 @@ class LlamaModel {
   // Writes the new tokens' keys and values into `kv`, a pool of kv_layout(), and returns the logits
   // after the last token of each sequence that wants them: [sequences that want them, vocabulary],
   // valid until the next call. REQUIRES: 1 to max_tokens tokens, all ids inside the vocabulary,
-  // positions inside the context, slots inside the pool.
-  std::span<const float> forward(const ForwardBatch& batch, void* kv);
+  // positions inside the context, slots inside the pool. Calls `before_attention` before it reads
+  // cached keys and values of a layer, which may still be on their way.
+  using BeforeAttention = std::function<void(int64_t layer)>;
+  std::span<const float> forward(const ForwardBatch& batch, void* kv,
+                                 const BeforeAttention& before_attention = {});
 
  private:
   void feed_forward(const LlamaWeights::Layer& layer, int64_t n_tokens);
