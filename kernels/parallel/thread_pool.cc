@@ -12,6 +12,7 @@ namespace {
 // About 20 us of pauses: longer than the gap between two ops of a layer, far shorter than the
 // gap between two requests.
 constexpr int kSpins = 400;
+constexpr uint32_t kOpen = 1u << 31;  // of the door
 constexpr uint32_t kFlushToZero = 0x8000;
 constexpr uint32_t kDenormalsAreZero = 0x0040;
 
@@ -43,17 +44,31 @@ void ThreadPool::run(int64_t tasks, absl::FunctionRef<void(int64_t task, int thr
   body_ = &body;
   tasks_ = tasks;
   next_task_.store(0, std::memory_order_relaxed);
-  busy_helpers_.store(static_cast<int32_t>(helpers_.size()), std::memory_order_relaxed);
+  door_.store(kOpen, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   work(0);
-  for (int spin = 0; busy_helpers_.load(std::memory_order_acquire) != 0; ++spin) {
+  uint32_t inside = door_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+  for (int spin = 0; inside != 0; ++spin) {
     if (spin < kSpins) {
       _mm_pause();
-    } else if (int32_t busy = busy_helpers_.load(std::memory_order_acquire); busy != 0) {
-      busy_helpers_.wait(busy, std::memory_order_acquire);
+    } else {
+      door_.wait(inside, std::memory_order_acquire);
     }
+    inside = door_.load(std::memory_order_acquire);
   }
+}
+
+bool ThreadPool::enter() {
+  uint32_t door = door_.load(std::memory_order_acquire);
+  while ((door & kOpen) != 0) {
+    if (door_.compare_exchange_weak(door, door + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+void ThreadPool::leave() {
+  if (door_.fetch_sub(1, std::memory_order_acq_rel) == 1) door_.notify_one();
 }
 
 void ThreadPool::work(int thread) {
@@ -75,11 +90,12 @@ void ThreadPool::help(int thread) {
         generation_.wait(seen, std::memory_order_acquire);
       }
     }
-    // run() publishes the next generation only after every helper left this one.
-    ++seen;
+    // Those that it slept through are over.
+    seen = generation_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
+    if (!enter()) continue;
     work(thread);
-    if (busy_helpers_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_helpers_.notify_all();
+    leave();
   }
 }
 

@@ -13,7 +13,9 @@ namespace ragcache::kernels {
 //
 // Tasks are handed out one by one, so that uneven ones (causal attention, a tail of columns)
 // balance. A forward pass enters run() some hundred times: helpers spin for a few microseconds
-// before they sleep, which spares most wake-ups without holding a core from the other services.
+// before they sleep, which spares most wake-ups without holding a core from the other services. The
+// caller waits for helpers that took a task, never for one that has not come yet: on a busy machine
+// it does the work itself.
 //
 // REQUIRES: run() is entered by one thread at a time and not from inside a task.
 class ThreadPool {
@@ -35,13 +37,19 @@ class ThreadPool {
   void help(int thread);
   void work(int thread);
 
-  // Written by run() before the generation is published, read by helpers after they saw it.
+  // True if run() has work now; the caller of enter() is then counted until leave().
+  bool enter();
+  void leave();
+
+  // Written by run() before it opens the door, read by helpers after they entered.
   const absl::FunctionRef<void(int64_t, int)>* body_ = nullptr;
   int64_t tasks_ = 0;
 
+  // Moves on with every run(): what idle helpers wait for.
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<int64_t> next_task_{0};
-  alignas(64) std::atomic<int32_t> busy_helpers_{0};
+  // Helpers inside run()'s work, and kOpen while more may enter.
+  alignas(64) std::atomic<uint32_t> door_{0};
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> helpers_;
 };

@@ -1,6 +1,10 @@
 #include "kernels/parallel/thread_pool.h"
 
+#include <immintrin.h>
+#include <pthread.h>
+
 #include <atomic>
+#include <csignal>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -35,6 +39,34 @@ TEST(ThreadPool, MakesTheTasksWritesVisibleToTheCaller) {
     });
   }
   for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(values[i], i * 200 * 201 / 2);
+}
+
+// Holds the thread that gets SIGUSR1 until `released`, as a machine with too few cores would.
+std::atomic<bool> held, released;
+void hold(int) {
+  held = true;
+  while (!released) _mm_pause();
+}
+
+TEST(ThreadPool, DoesTheWorkOfAHelperThatDoesNotCome) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "signals come late there";
+#endif
+  ThreadPool pool(2);
+  pthread_t helper{};
+  std::atomic<int> inside = 0;
+  pool.run(2, [&](int64_t, int thread) {
+    if (thread == 1) helper = pthread_self();
+    ++inside;
+    while (inside < 2) _mm_pause();
+  });
+  std::signal(SIGUSR1, hold);
+  ASSERT_EQ(pthread_kill(helper, SIGUSR1), 0);
+  while (!held) _mm_pause();
+  std::vector<int> runs(100);
+  pool.run(100, [&](int64_t task, int thread) { runs[task] += thread == 0; });
+  EXPECT_EQ(runs, std::vector<int>(100, 1));
+  released = true;
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ namespace {
 using Endpoints = std::vector<std::vector<ReplicaEndpoint>>;
 
 constexpr Duration kStopGrace = std::chrono::seconds(2);
+constexpr Duration kShardPatience = std::chrono::seconds(15);
 
 std::string folder_name(const std::string& path) {
   const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
@@ -84,6 +85,10 @@ absl::StatusOr<IndexOptions> index_options(const Config& config, uint32_t dimens
 // In the order they are made; each uses only those before it. Of a shard only its own, the pool and
 // the server are there.
 struct App::Parts {
+  ~Parts() {
+    if (search_pool != nullptr) search_pool->join();  // its work uses what is made after it
+  }
+
   metrics::Registry registry;
   std::unique_ptr<Metrics> metrics;
   std::unique_ptr<boost::asio::thread_pool> search_pool;
@@ -180,7 +185,10 @@ absl::StatusOr<std::unique_ptr<App>> App::start(Config config, metrics::Registry
     }
   }
   RAG_RETURN_IF_ERROR(parts->open_corpora(config, std::move(endpoints)));
-  if (config.role == "all") parts->corpora->router().wait_until_ready();
+  if (config.role == "all") {
+    // Its shards are its own: what holds them up, such as a full disk, is to be put right here.
+    RAG_RETURN_IF_ERROR(parts->corpora->router().wait_until_ready(kShardPatience));
+  }
   RAG_RETURN_IF_ERROR(parts->listen(config.listen, *parts->service));
   log::info("retrieval listens", {{"address", parts->server->address()},
                                   {"corpora", parts->corpora->list().size()},

@@ -183,7 +183,7 @@ class Cluster : public ::testing::Test {
 
 TEST_F(Cluster, IngestsAndFindsWhileEachShardStopsAndComesBack) {
   Router& router = start_cluster();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   std::atomic<uint64_t> acknowledged = 0;
   std::atomic<bool> ending = false;
   std::thread writer([&] {
@@ -227,7 +227,7 @@ TEST_F(Cluster, IngestsAndFindsWhileEachShardStopsAndComesBack) {
   ending = true;
   writer.join();
   reader.join();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   for (uint64_t number = 1; number <= acknowledged; ++number) expect_found(router, number);
   std::cout << acknowledged << " documents, " << answered << " searches answered, " << unavailable
             << " not\n";
@@ -235,7 +235,7 @@ TEST_F(Cluster, IngestsAndFindsWhileEachShardStopsAndComesBack) {
 
 TEST_F(Cluster, ReplaysWhatAShardMissedAndStartsAFreshOneFromTheStore) {
   Router& router = start_cluster();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   put_acknowledged(router, {1, 2, 3, 4, 5, 6, 7, 8});
   shards_[2]->stop();
   wait_for(router, [](const ClusterStatus& status) { return !status.shards[1].serving; });
@@ -243,20 +243,20 @@ TEST_F(Cluster, ReplaysWhatAShardMissedAndStartsAFreshOneFromTheStore) {
   put_acknowledged(router, {1, 2, 3, 4, 5, 6, 7, 8}, 1);
   EXPECT_EQ(search(router, unit_vector(1), 1).status().code(), absl::StatusCode::kUnavailable);
   shards_[2]->start();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   for (uint64_t number = 1; number <= 8; ++number) expect_found(router, number, 1);
   // A shard that has lost everything.
   shards_[2]->stop();
   std::filesystem::remove_all(shards_[2]->folder());
   wait_for(router, [](const ClusterStatus& status) { return !status.shards[1].serving; });
   shards_[2]->start();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   for (uint64_t number = 1; number <= 8; ++number) expect_found(router, number, 1);
 }
 
 TEST_F(Cluster, SetsADamagedIndexAsideAndFillsItAnew) {
   Router& router = start_cluster();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   put_acknowledged(router, {1, 2, 3, 4, 5, 6, 7, 8});
   shards_[2]->stop();
   int damaged = 0;
@@ -267,13 +267,26 @@ TEST_F(Cluster, SetsADamagedIndexAsideAndFillsItAnew) {
   }
   EXPECT_EQ(damaged, 1);
   shards_[2]->start();
-  router.wait_until_ready();
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
   for (uint64_t number = 1; number <= 8; ++number) expect_found(router, number);
   int aside = 0;
   for (const auto& entry : std::filesystem::directory_iterator(shards_[2]->folder() + "/shard")) {
     aside += entry.path().extension() == ".bad";
   }
   EXPECT_EQ(aside, 1);
+}
+
+TEST_F(Cluster, EndsTheWaitForAShardThatCannotWrite) {
+  auto shard = LocalShard::open({.folder = folder_ + "/whole"}, pool_);
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  std::filesystem::remove_all(folder_ + "/whole");
+  Router& router =
+      start_router("router", {{{"whole", std::shared_ptr<LocalShard>(*std::move(shard))}}});
+  EXPECT_THAT(router.wait_until_ready(std::chrono::milliseconds(300)).ToString(),
+              AllOf(HasSubstr("UNAVAILABLE: shard 0"), HasSubstr("cannot create"),
+                    HasSubstr(folder_ + "/whole/")));
+  std::filesystem::create_directories(folder_ + "/whole");
+  EXPECT_TRUE(router.wait_until_ready(kPatience).ok());
 }
 
 TEST_F(Cluster, RefusesShardsThatAreWiredUpWrongly) {
@@ -293,7 +306,7 @@ TEST_F(Cluster, RefusesShardsThatAreWiredUpWrongly) {
   EXPECT_THAT(reason(start_router("alone", {{first.endpoint()}})),
               AllOf(HasSubstr("this is shard 0 of 2"), HasSubstr("as shard 0 of 1")));
   Router& good = start_router("good", {{first.endpoint()}, {second.endpoint()}});
-  good.wait_until_ready();
+  EXPECT_TRUE(good.wait_until_ready(kPatience).ok());
   put_acknowledged(good, {1, 2, 3, 4});
   routers_.clear();
   open_store("another");

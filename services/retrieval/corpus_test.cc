@@ -64,7 +64,7 @@ class CorpusTest : public ::testing::Test {
                                  opened->pool, opened->registry);
     EXPECT_TRUE(corpora.ok()) << corpora.status();
     opened->corpora = *std::move(corpora);
-    opened->corpora->router().wait_until_ready();
+    EXPECT_TRUE(opened->corpora->router().wait_until_ready(std::chrono::seconds(60)).ok());
     shard_ = opened->shard;
     return {opened, opened->corpora.get()};
   }

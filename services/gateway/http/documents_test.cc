@@ -1,6 +1,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "common/http/testing.h"
 #include "common/strings.h"
 #include "tests/fakes/gateway_fixture.h"
 
@@ -44,6 +45,82 @@ TEST_F(DocumentsTest, TakesOneDocumentAndAnArray) {
   // Without its line break the last line counts too; without any line nothing does.
   EXPECT_EQ(json_of(upload(line_of("x") + R"({"id":"y","text":"t"})"))["accepted"], 2);
   EXPECT_EQ(json_of(upload(""))["accepted"], 0);
+}
+
+TEST_F(DocumentsTest, TakesATextThatTheQueryNames) {
+  start();
+  struct Case {
+    const char* type;
+    const char* query;
+    std::string body;
+    const char* title;
+    const char* text;
+  };
+  const Case cases[] = {
+      {"text/plain", "?id=a", "\xEF\xBB\xBF one\r\ntwo ", "", "one\ntwo"},
+      {"text/plain; charset=\"UTF-8\"", "?id=a&title=T%20%C3%BC", "x", "T ü", "x"},
+      {"Text/Markdown;charset=utf-8", "?id=a", "# Ants\n\nThey **dig**.\n", "Ants",
+       "Ants\n\nThey dig."},
+      {"text/html", "?id=a", "<title>Ants</title><p>They&nbsp;<b>dig</b>.<script>x</script>",
+       "Ants", "They dig."},
+      {"text/html", "?id=a&title=Mine", "<title>Ants</title><p>x", "Mine", "x"},
+  };
+  for (const Case& c : cases) {
+    const http::Response response = send("POST", str_cat("/v1/documents", c.query), c.body, c.type);
+    EXPECT_EQ(response.status, 200u) << response.body;
+    EXPECT_EQ(json_of(response)["accepted"], 1);
+    const json document = json_of(send("GET", "/v1/documents/a"));
+    EXPECT_EQ(document["title"], c.title) << c.type;
+    EXPECT_EQ(document["text"], c.text) << c.type;
+  }
+  EXPECT_EQ(retrieval_.stored(), 1u);
+
+  ASSERT_EQ(send("PUT", "/v1/corpora/other", "", "").status, 200u);
+  EXPECT_EQ(send("POST", "/v1/documents?id=dir%2Fb&corpus=other", http::gzip("packed"),
+                 "text/plain", {{"Content-Encoding", "gzip"}})
+                .status,
+            200u);
+  EXPECT_EQ(json_of(send("GET", "/v1/documents/dir%2Fb?corpus=other"))["text"], "packed");
+}
+
+TEST_F(DocumentsTest, NamesWhatIsWrongWithAText) {
+  start({.max_document_bytes = 2000});
+  struct Case {
+    const char* query;
+    std::string body;
+    const char* message;
+  };
+  const std::string long_id = "?id=" + std::string(257, 'x');
+  const Case cases[] = {
+      {"", "x", "id: is required with a text, as ?id="},
+      {"?id=", "x", "id: must be 1 to 256 bytes long, not 0"},
+      {long_id.c_str(), "x", "id: must be 1 to 256 bytes long, not 257"},
+      {"?id=%ff", "x", "id: must be UTF-8"},
+      {"?id=a%0Ab", "x", "id: must not hold control characters"},
+      {"?id=a&title=%ff", "x", "title: must be UTF-8"},
+      {"?id=a&corpus=UPPER", "x", "corpus: must be 1 to 64 of"},
+      {"?id=a", "caf\xe9", "body: no valid UTF-8 at byte 3"},
+      {"?id=a", std::string("a\0b", 3), "body: byte 1 is zero: not a text"},
+      {"?id=a", "\xff\xfex", "body: is UTF-16: only UTF-8 is read"},
+      {"?id=a", " \n", "text: must be 1 to 2000 bytes long, not 0"},
+      {"?id=a", std::string(2001, 'x'), "text: must be 1 to 2000 bytes long, not 2001"},
+  };
+  for (const Case& c : cases) {
+    const http::Response response =
+        send("POST", str_cat("/v1/documents", c.query), c.body, "text/plain");
+    EXPECT_EQ(response.status, 400u) << c.message;
+    EXPECT_THAT(json_of(response)["error"]["message"].get<std::string>(), StartsWith(c.message));
+  }
+  EXPECT_EQ(send("POST", "/v1/documents?id=a", "<meta charset=latin1>\xe9", "text/html").status,
+            400u);
+  const http::Response other = send("POST", "/v1/documents?id=a", "x", "text/html; charset=latin1");
+  EXPECT_EQ(other.status, 415u);
+  EXPECT_THAT(other.body, HasSubstr("charset must be utf-8, not `latin1`"));
+  EXPECT_EQ(send("POST", "/v1/documents?id=a", "x", "text/css").status, 415u);
+  EXPECT_EQ(
+      send("POST", "/v1/documents?id=a", std::string((16 << 20) + 1, ' '), "text/plain").status,
+      413u);
+  EXPECT_EQ(retrieval_.stored(), 0u);
 }
 
 TEST_F(DocumentsTest, TellsProgressAsItIsAcknowledged) {

@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/http/error.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "common/text/text.h"
 #include "services/gateway/http/backend.h"
 #include "services/gateway/http/body.h"
 #include "services/gateway/http/document_lines.h"
@@ -25,6 +28,28 @@ bool wants_progress(const http::Request& request) {
   const std::string* asked = http::find_parameter(request.query, "progress");
   if (asked != nullptr) return *asked == "1" || *asked == "true";
   return request.headers.get("accept").find("application/x-ndjson") != std::string_view::npos;
+}
+
+std::optional<TextFormat> text_format_of(const http::Request& request) {
+  if (check_content_type(request, {"text/plain"}).ok()) return TextFormat::kPlain;
+  if (check_content_type(request, {"text/markdown"}).ok()) return TextFormat::kMarkdown;
+  if (check_content_type(request, {"text/html"}).ok()) return TextFormat::kHtml;
+  return std::nullopt;
+}
+
+// 415 if the Content-Type says that the bytes of a text mean other characters than in UTF-8.
+absl::Status check_charset(const http::Request& request) {
+  constexpr std::string_view kParameter = "charset=";
+  const std::string_view type = request.headers.get("content-type");
+  const auto found = std::ranges::search(
+      type, kParameter, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
+  std::string_view charset(found.end(), type.end());
+  charset = charset.substr(0, charset.find(';'));
+  for (std::string_view known : {"", "utf-8", "\"utf-8\"", "us-ascii"}) {
+    if (http::equals_ignore_case(charset, known)) return absl::OkStatus();
+  }
+  return http::error(
+      415, str_cat("Content-Type: charset must be utf-8, not `", charset.substr(0, 100), "`"));
 }
 
 void add(pb::UpsertDocumentsResponse& sum, const pb::UpsertDocumentsResponse& more) {
@@ -81,6 +106,32 @@ class Upload {
       if (!sent.ok()) co_return sent;
     }
     co_return absl::OkStatus();
+  }
+
+  // The whole body as one document, which the query names.
+  awaitable<absl::Status> send_text(TextFormat format) {
+    absl::Status charset = check_charset(call_.request());
+    if (!charset.ok()) co_return charset;
+    const std::string* id = http::find_parameter(call_.request().query, "id");
+    if (id == nullptr) {
+      co_return invalid_field("id",
+                              "is required with a text, as ?id=", "missing_required_parameter");
+    }
+    Body body(exchange_);
+    absl::StatusOr<std::string> bytes =
+        co_await body.read_all(call_.config().limits.max_body_bytes);
+    if (!bytes.ok()) co_return bytes.status();
+    absl::StatusOr<TitledText> text = read_text(format, *bytes);
+    if (!text.ok()) co_return invalid_field("body", str_cat(text.status().message()));
+    const std::string* title = http::find_parameter(call_.request().query, "title");
+    std::vector<ParsedDocument> documents(1);
+    DocumentItem& item = documents[0].item;
+    item.set_id(*id);
+    item.set_title(title == nullptr ? std::move(text->title) : *title);
+    item.set_text(std::move(text->text));
+    absl::Status status = check_document("", item, call_.config().max_document_bytes);
+    if (status.ok()) status = co_await send(documents);
+    co_return status;
   }
 
   awaitable<absl::Status> send(std::vector<ParsedDocument>& documents) {
@@ -174,17 +225,20 @@ class Upload {
 
 awaitable<absl::Status> handle_upload(Call& call) {
   absl::Status type = check_content_type(
-      call.request(),
-      {"application/json", "application/x-ndjson", "application/jsonl", "application/x-jsonlines"});
+      call.request(), {"application/json", "application/x-ndjson", "application/jsonl",
+                       "application/x-jsonlines", "text/plain", "text/markdown", "text/html"});
   if (!type.ok()) co_return type;
   absl::StatusOr<std::string> corpus = corpus_parameter(call.request());
   if (!corpus.ok()) co_return corpus.status();
   const bool is_json = check_content_type(call.request(), {"application/json"}).ok();
+  const std::optional<TextFormat> text_format = text_format_of(call.request());
   const bool progress = wants_progress(call.request());
   Upload upload(call, *std::move(corpus), progress);
   absl::Status read;
   if (is_json) {
     read = co_await upload.send_json();
+  } else if (text_format) {
+    read = co_await upload.send_text(*text_format);
   } else {
     read = co_await upload.send_lines();
   }

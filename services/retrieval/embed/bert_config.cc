@@ -1,69 +1,67 @@
 #include "services/retrieval/embed/bert_config.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "common/json/json_object.h"
 #include "common/status.h"
 #include "common/strings.h"
 
 namespace ragcache::retrieval {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr uint32_t kTokensDefault = 256;
-
-absl::StatusOr<Json> read_json(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::FailedPreconditionError(str_cat("cannot open ", path));
-  Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return absl::InvalidArgumentError(str_cat(path, " is no JSON object"));
-  return json;
-}
 
 // One JSON object; remembers the first field that does not fit.
 class Fields {
  public:
-  Fields(const Json& json, const std::string& path) : json_(json), path_(path) {}
+  explicit Fields(const JsonObject& object) : object_(object) {}
 
   uint32_t number(const char* name, uint32_t min, uint32_t max) {
-    const auto field = json_.find(name);
-    if (field == json_.end() || !field->is_number_integer()) {
-      fail(str_cat(name, " is missing or no integer"));
+    const absl::StatusOr<uint64_t> value = object_.get_uint(name);
+    if (!value.ok()) {
+      fail(value.status());
       return min;
     }
-    const auto value = field->get<int64_t>();
-    if (value < min || value > max) {
-      fail(str_cat(name, "=", value, " is not in ", min, "..", max));
+    if (*value < min || *value > max) {
+      fail(str_cat(name, "=", *value, " is not in ", min, "..", max));
       return min;
     }
-    return static_cast<uint32_t>(value);
-  }
-
-  void expect(const char* name, const Json& wanted, const Json& absent) {
-    const Json& value = json_.contains(name) ? json_[name] : absent;
-    if (value != wanted) fail(str_cat(name, "=", value.dump(), ", only ", wanted.dump(), " works"));
+    return static_cast<uint32_t>(*value);
   }
 
   double small_number(const char* name) {
-    const auto field = json_.find(name);
-    if (field == json_.end() || !field->is_number() || field->get<double>() <= 0 ||
-        field->get<double>() > 0.1) {
-      fail(str_cat(name, " is missing or not in (0, 0.1]"));
+    const absl::StatusOr<double> value = object_.get_float(name);
+    if (!value.ok()) {
+      fail(value.status());
       return 0;
     }
-    return field->get<double>();
+    if (*value <= 0 || *value > 0.1) fail(str_cat(name, "=", *value, " is not in (0, 0.1]"));
+    return *value;
+  }
+
+  void expect(const char* name, const char* wanted, const char* absent) {
+    const absl::StatusOr<std::string> value =
+        value_or<std::string>(object_.get_string(name), absent);
+    if (!value.ok()) return fail(value.status());
+    if (*value != wanted) fail(str_cat(name, "=", *value, ", only ", wanted, " works"));
+  }
+
+  void expect(const char* name, bool wanted) {
+    const absl::StatusOr<bool> value = value_or(object_.get_bool(name), false);
+    if (!value.ok()) return fail(value.status());
+    if (*value != wanted) fail(str_cat(name, " must be ", wanted ? "true" : "false"));
   }
 
   void fail(const std::string& what) {
-    if (status_.ok()) status_ = absl::InvalidArgumentError(str_cat(path_, ": ", what));
+    fail(absl::InvalidArgumentError(str_cat(object_.path(), ": ", what)));
   }
   const absl::Status& status() const { return status_; }
 
  private:
-  const Json& json_;
-  const std::string path_;
+  void fail(const absl::Status& status) { status_.Update(status); }
+
+  const JsonObject object_;
   absl::Status status_;
 };
 
@@ -75,8 +73,8 @@ absl::StatusOr<BertConfig> read_bert_config(const std::string& folder) {
         str_cat("embedding_model: ", folder, " is no folder; deploy/setup.sh fetches the model"));
   }
   const std::string path = folder + "/config.json";
-  RAG_ASSIGN_OR_RETURN(const Json json, read_json(path));
-  Fields fields(json, path);
+  RAG_ASSIGN_OR_RETURN(const JsonObject object, JsonObject::open(path));
+  Fields fields(object);
   BertConfig config;
   fields.expect("model_type", "bert", "");
   fields.expect("hidden_act", "gelu", "gelu");
@@ -97,18 +95,18 @@ absl::StatusOr<BertConfig> read_bert_config(const std::string& folder) {
   config.max_tokens = std::min(kTokensDefault, config.positions);
   const std::string sentence_path = folder + "/sentence_bert_config.json";
   if (std::filesystem::exists(sentence_path)) {
-    RAG_ASSIGN_OR_RETURN(const Json sentence, read_json(sentence_path));
-    Fields sentence_fields(sentence, sentence_path);
+    RAG_ASSIGN_OR_RETURN(const JsonObject sentence, JsonObject::open(sentence_path));
+    Fields sentence_fields(sentence);
     config.max_tokens = sentence_fields.number("max_seq_length", 2, config.positions);
     RAG_RETURN_IF_ERROR(sentence_fields.status());
   }
   const std::string pooling_path = folder + "/1_Pooling/config.json";
   if (std::filesystem::exists(pooling_path)) {
-    RAG_ASSIGN_OR_RETURN(const Json pooling, read_json(pooling_path));
-    Fields pooling_fields(pooling, pooling_path);
-    pooling_fields.expect("pooling_mode_mean_tokens", true, false);
-    pooling_fields.expect("pooling_mode_cls_token", false, false);
-    pooling_fields.expect("pooling_mode_max_tokens", false, false);
+    RAG_ASSIGN_OR_RETURN(const JsonObject pooling, JsonObject::open(pooling_path));
+    Fields pooling_fields(pooling);
+    pooling_fields.expect("pooling_mode_mean_tokens", true);
+    pooling_fields.expect("pooling_mode_cls_token", false);
+    pooling_fields.expect("pooling_mode_max_tokens", false);
     RAG_RETURN_IF_ERROR(pooling_fields.status());
   }
   return config;

@@ -23,9 +23,9 @@ struct BertConfig {
   uint32_t head_dim() const { return hidden_size / n_heads; }
 };
 
-// FAILED_PRECONDITION if the folder or config.json is missing; INVALID_ARGUMENT if a field is
-// missing, out of bounds, or describes a model that this encoder does not compute (another
-// activation, position embedding or pooling). Messages name file and field.
+// FAILED_PRECONDITION if the folder is missing, NOT_FOUND if config.json or a field is;
+// INVALID_ARGUMENT if a field is out of bounds, or describes a model that this encoder does not
+// compute (another activation, position embedding or pooling). Messages name file and field.
 absl::StatusOr<BertConfig> read_bert_config(const std::string& folder);
 
 }  // namespace ragcache::retrieval

@@ -118,11 +118,17 @@ void ReplicationActor::handle(Bound bound, ActorContext& context) {
   Replica& replica = at(bound.id);
   if (bound.session != replica.session) return;
   if (!bound.indexes.ok()) return lose(bound.id, bound.indexes.status(), context);
+  const auto say = [&](const char* what) {
+    log::info(what, {{"shard", bound.id.shard}, {"address", replica.endpoint.name}});
+  };
   if (!replication_.is_connected(bound.id)) {
-    log::info("shard connected", {{"shard", bound.id.shard}, {"address", replica.endpoint.name}});
+    if (replica.reason.empty()) say("shard connected");
+  } else {
+    // Only now it is well: one may bind each time, and fail at the first change.
+    if (!replica.reason.empty()) say("shard is back");
+    replica.pause = kPauseMin;
+    replica.reason.clear();
   }
-  replica.pause = kPauseMin;
-  replica.reason.clear();
   self_.send_after(kHeartbeat, Bind{bound.id, bound.session});
   // What was said before a change began is no news after it.
   if (bound.changes == replica.changes) replication_.connected(bound.id, *bound.indexes);
@@ -285,11 +291,13 @@ void ReplicationActor::publish_status() {
       const uint64_t lag = replication_.lag(id);
       metrics_->lag[shard][number]->Set(static_cast<double>(lag));
       if (of_shard.serving) continue;
+      std::string reason = at(id).reason;
+      if (reason.empty()) {
+        reason =
+            replication_.is_connected(id) ? "is being brought up to date" : "not connected yet";
+      }
       if (!of_shard.reason.empty()) of_shard.reason += "; ";
-      of_shard.reason +=
-          str_cat(at(id).endpoint.name, ": ",
-                  replication_.is_connected(id) ? std::string("is being brought up to date")
-                                                : at(id).reason);
+      of_shard.reason += str_cat(at(id).endpoint.name, ": ", reason);
     }
   }
   if (status == status_) return;

@@ -91,7 +91,7 @@ class ReplicationActor {
     bool changing = false;  // a change is under way
     uint64_t changes = 0;   // begun so far
     Duration pause = kPauseMin;
-    std::string reason = "not connected yet";
+    std::string reason;  // it was lost for, until it is well again
   };
 
   Replica& at(ReplicaId id) { return shards_[id.shard][id.replica]; }

@@ -22,6 +22,12 @@ absl::Status check_serving(const ClusterStatus& status) {
   return absl::OkStatus();
 }
 
+uint64_t count_vectors(const ClusterStatus& status) {
+  uint64_t vectors = 0;
+  for (const ShardStatus& shard : status.shards) vectors += shard.vectors;
+  return vectors;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Router>> Router::create(
@@ -104,9 +110,17 @@ ClusterStatus Router::status() const {
 
 absl::Status Router::ready() const { return check_serving(status()); }
 
-void Router::wait_until_ready() const {
+absl::Status Router::wait_until_ready(Duration patience) const {
   std::unique_lock lock(status_mutex_);
-  status_changed_.wait(lock, [this] { return check_serving(status_).ok(); });
+  uint64_t most = 0;
+  const auto has_come_further = [&] {
+    return check_serving(status_).ok() || count_vectors(status_) > most;
+  };
+  while (status_changed_.wait_for(lock, patience, has_come_further)) {
+    if (check_serving(status_).ok()) return absl::OkStatus();
+    most = count_vectors(status_);
+  }
+  return check_serving(status_);
 }
 
 }  // namespace ragcache::retrieval

@@ -54,8 +54,9 @@ class Router {
   ClusterStatus status() const;
   // UNAVAILABLE names a shard that has no replica with all there is, and why.
   absl::Status ready() const;
-  // Until every shard has a replica with all there is.
-  void wait_until_ready() const;
+  // Until every shard has a replica with all there is. The error of ready() if for `patience` no
+  // shard has come further.
+  absl::Status wait_until_ready(Duration patience) const;
   std::string index_kind(CorpusNumber corpus) const { return generations_->kind(corpus); }
 
  private:

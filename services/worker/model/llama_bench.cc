@@ -29,6 +29,7 @@ struct Options {
   int threads = kernels::ThreadPool::default_threads();
   int runs = 5;
   kernels::KvType kv_type = kernels::KvType::kF16;
+  std::string only;  // cases whose names hold it
   bool json = false;
 };
 
@@ -152,6 +153,8 @@ int run(const Options& options) {
   }
   cases.push_back(bench.prefill("40 tokens after 1500 cached", 40, 1500));
   cases.push_back(bench.prefill("40 tokens after none", 40, 0));
+  std::erase_if(
+      cases, [&](const Case& each) { return each.name.find(options.only) == std::string::npos; });
   measure(cases, options.runs);
   if (options.json) {
     std::printf(
@@ -186,6 +189,8 @@ bool parse(int argc, char** argv, Options& options) {
       if (!parse_count(value, options.threads)) return false;
     } else if (name == "--runs") {
       if (!parse_count(value, options.runs)) return false;
+    } else if (name == "--only") {
+      options.only = value;
     } else if (name == "--kv-dtype" && (value == "fp16" || value == "fp32")) {
       options.kv_type = value == "fp16" ? kernels::KvType::kF16 : kernels::KvType::kF32;
     } else {
@@ -202,7 +207,8 @@ int main(int argc, char** argv) {
   ragcache::worker::Options options;
   if (!ragcache::worker::parse(argc, argv, options)) {
     std::fprintf(stderr,
-                 "Usage: %s MODEL.gguf [--threads N] [--runs N] [--kv-dtype fp16|fp32] [--json]\n",
+                 "Usage: %s MODEL.gguf [--threads N] [--runs N] [--kv-dtype fp16|fp32] "
+                 "[--only TEXT] [--json]\n",
                  argv[0]);
     return 2;
   }
