@@ -58,10 +58,18 @@ absl::StatusOr<HostTier> start_host(const Config& config, const LlamaModel& mode
         absl::StrCat("host_memory_mib is ", config.host_memory_mib, ": ", blocks, " blocks of ",
                      block_bytes, " bytes, which this model cannot work with; 0 is no host tier"));
   }
-  const std::string path =
-      config.host_arena.empty() ? default_arena(config.state_dir) : config.host_arena;
-  RAG_ASSIGN_OR_RETURN(HostArena arena, HostArena::open(path, model.fingerprint(), layout,
-                                                        static_cast<uint32_t>(blocks)));
+  const auto open = [&](const std::string& path) {
+    return HostArena::open(path, model.fingerprint(), layout, static_cast<uint32_t>(blocks));
+  };
+  const bool is_default = config.host_arena.empty();
+  auto opened = open(is_default ? default_arena(config.state_dir) : config.host_arena);
+  if (is_default && absl::IsResourceExhausted(opened.status())) {
+    // Containers often have next to nothing there.
+    log::warn("the host tier lies in state_dir, where copies may cost writes to a disk",
+              {{"reason", std::string(opened.status().message())}});
+    opened = open(config.state_dir + "/kv.arena");
+  }
+  RAG_ASSIGN_OR_RETURN(HostArena arena, std::move(opened));
   HostTier tier{.arena = std::make_unique<HostArena>(std::move(arena))};
   const std::vector<int32_t> some =
       pool.take(std::clamp<uint64_t>(kRateBytes / block_bytes, 1, pool.total()));

@@ -59,7 +59,8 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add(
       "host_arena", &config.host_arena,
       {.doc = "file of the host tier, which outlives the process and belongs on a file system "
-              "in memory; empty: one in /dev/shm that is named after state_dir"});
+              "in memory; empty: one in /dev/shm that is named after state_dir, or kv.arena in "
+              "state_dir if there is no room"});
   table.add("verify_kv", &config.verify_kv,
             {.choices = {"first", "always", "off"},
              .doc = "when the checksums of copies on the host are compared: at each load, at the "

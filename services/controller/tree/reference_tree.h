@@ -282,10 +282,7 @@ class ReferenceTree {
     for (const auto& [each, unused] : nodes_) {
       if (each.starts_with(path)) below.push_back(each);
     }
-    std::sort(below.begin(), below.end(), [](const std::string& a, const std::string& b) {
-      if (a.size() != b.size()) return a.size() > b.size();
-      return id_of(a) < id_of(b);
-    });
+    children_first(below);
     for (const std::string& each : below) {
       Node& node = nodes_.at(each);
       if (tier == Tier::kHost && there(node.host)) drop_host(each);
@@ -304,9 +301,7 @@ class ReferenceTree {
     for (const auto& [path, unused] : nodes_) {
       if (!stays_at_clear(path)) going.push_back(path);
     }
-    std::sort(going.begin(), going.end(), [](const std::string& a, const std::string& b) {
-      return std::make_tuple(a.size(), id_of(a)) > std::make_tuple(b.size(), id_of(b));
-    });
+    children_first(going);
     for (const std::string& path : going) {
       if (there(nodes_.at(path).host)) drop_host(path);
       if (nodes_.contains(path)) drop_device(path);
@@ -377,6 +372,11 @@ class ReferenceTree {
       if (path.size() == parent.size() + 1 && path.starts_with(parent) && test(node)) return true;
     }
     return false;
+  }
+  static void children_first(std::vector<std::string>& paths) {
+    std::sort(paths.begin(), paths.end(), [](const std::string& a, const std::string& b) {
+      return std::make_tuple(a.size(), id_of(a)) > std::make_tuple(b.size(), id_of(b));
+    });
   }
   bool stays_at_clear(const std::string& top) const {
     for (const auto& [path, node] : nodes_) {
