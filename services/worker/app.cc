@@ -61,15 +61,16 @@ absl::StatusOr<HostTier> start_host(const Config& config, const LlamaModel& mode
   const auto open = [&](const std::string& path) {
     return HostArena::open(path, model.fingerprint(), layout, static_cast<uint32_t>(blocks));
   };
-  const bool is_default = config.host_arena.empty();
-  auto opened = open(is_default ? default_arena(config.state_dir) : config.host_arena);
-  if (is_default && absl::IsResourceExhausted(opened.status())) {
+  const auto open_default = [&]() -> absl::StatusOr<HostArena> {
+    auto in_memory = open(default_arena(config.state_dir));
+    if (!absl::IsResourceExhausted(in_memory.status())) return in_memory;
     // Containers often have next to nothing there.
     log::warn("the host tier lies in state_dir, where copies may cost writes to a disk",
-              {{"reason", std::string(opened.status().message())}});
-    opened = open(config.state_dir + "/kv.arena");
-  }
-  RAG_ASSIGN_OR_RETURN(HostArena arena, std::move(opened));
+              {{"reason", std::string(in_memory.status().message())}});
+    return open(config.state_dir + "/kv.arena");
+  };
+  RAG_ASSIGN_OR_RETURN(HostArena arena,
+                       config.host_arena.empty() ? open_default() : open(config.host_arena));
   HostTier tier{.arena = std::make_unique<HostArena>(std::move(arena))};
   const std::vector<int32_t> some =
       pool.take(std::clamp<uint64_t>(kRateBytes / block_bytes, 1, pool.total()));
