@@ -50,7 +50,7 @@ class GroupActor {
   void handle(WorkerProfiled profiled, ActorContext& context);
   void handle(GetGroupStatus get, ActorContext& context);
   void handle(ClearGroupCache clear, ActorContext& context);
-  void handle(GetCacheTree get, ActorContext& context);
+  void handle(GetGroupTree get, ActorContext& context);
   void handle(ReleasePath release, ActorContext& context);
 
   // Aborts if an invariant of tree or ledger is broken. O(nodes), for tests.

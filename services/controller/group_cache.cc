@@ -86,7 +86,7 @@ void GroupActor::handle(GetGroupStatus get, ActorContext&) {
   get.reply.send(std::move(status));
 }
 
-void GroupActor::handle(GetCacheTree get, ActorContext&) {
+void GroupActor::handle(GetGroupTree get, ActorContext&) {
   v1::GetCacheTreeResponse tree;
   const auto residence = [](Residence residence) {
     switch (residence) {

@@ -110,7 +110,7 @@ struct ClearGroupCache {
   Address<CacheCleared> reply;
 };
 
-struct GetCacheTree {
+struct GetGroupTree {
   uint32_t max_nodes;  // the upper ones first
   Address<v1::GetCacheTreeResponse> reply;
 };

@@ -200,7 +200,7 @@ grpc::ServerUnaryReactor* Service::GetCacheTree(grpc::CallbackServerContext* con
         absl::StrCat("max_nodes: is ", nodes, ", at most ", kMaxNodes))));
     return reactor;
   }
-  group_.send(GetCacheTree{nodes, Address<v1::GetCacheTreeResponse>::of_functions(
+  group_.send(GetGroupTree{nodes, Address<v1::GetCacheTreeResponse>::of_functions(
                                       [reactor, response](v1::GetCacheTreeResponse tree) {
                                         *response = std::move(tree);
                                         reactor->Finish(grpc::Status::OK);
