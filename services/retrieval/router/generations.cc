@@ -235,7 +235,7 @@ void Generations::add(CorpusNumber corpus, std::string trained) {
   added_(AddGeneration{corpus, next});
 }
 
-// Spread evenly over the vectors.
+// Spread evenly over the corpus by id, so that equal corpora are trained alike wherever they are.
 absl::StatusOr<std::vector<float>> Generations::read_sample(CorpusNumber corpus, uint64_t size) {
   RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> ids, store_.current_vectors(corpus));
   std::vector<VectorId> chosen;
