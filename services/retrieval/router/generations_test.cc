@@ -92,7 +92,7 @@ class Library {
   }
 
   // An index of one part of the corpus, filled from the log in pages of so many changes.
-  std::unique_ptr<FaissIndex> index(const IndexOptions& options, const std::string& trained,
+  std::unique_ptr<VectorIndex> index(const IndexOptions& options, const std::string& trained,
                                     const LogPart& part, uint32_t page_size) {
     auto index = make_index(options, trained).value();
     LogPosition position;
@@ -110,7 +110,7 @@ class Library {
 
   // What a search answers: the k best pieces, ties by id.
   std::vector<std::pair<float, std::string>> best(
-      const std::vector<std::unique_ptr<FaissIndex>>& parts, std::span<const float> query, size_t k,
+      const std::vector<std::unique_ptr<VectorIndex>>& parts, std::span<const float> query, size_t k,
       const IndexOptions& options) {
     std::vector<Candidates> candidates;
     for (const auto& part : parts) {
@@ -162,7 +162,7 @@ TEST_P(GenerationsTest, TrainEqualCorporaAlikeHoweverTheyCameToBe) {
   EXPECT_GT(TrainedState::parse(trained).value().info.lists, 0u);
   EXPECT_EQ(to_hex(sha256(trained)), to_hex(sha256(other.train(options))));
 
-  std::vector<std::unique_ptr<FaissIndex>> whole, parts;
+  std::vector<std::unique_ptr<VectorIndex>> whole, parts;
   whole.push_back(one.index(options, trained, {}, 1000));
   for (uint32_t shard = 0; shard < 3; ++shard) {
     parts.push_back(other.index(options, trained, {.shard = shard, .shards = 3}, 64));
