@@ -1,6 +1,8 @@
 #include "services/retrieval/corpora.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "common/check.h"
@@ -18,6 +20,19 @@ constexpr double kProgressSeconds = 5;
 
 constexpr uint32_t kChunkTokensMin = 64;
 constexpr uint32_t kChunkTokensMax = 65'536;
+
+// Before there were shards, indexes lay beside the documents: vectors.index, vectors-N.index.
+void remove_old_indexes(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::filesystem::path& path = entry.path();
+    const bool is_old =
+        path.extension() == ".index" && path.filename().string().starts_with("vectors");
+    if (is_old && std::filesystem::remove(path, error)) {
+      log::info("index file of an earlier version removed", {{"file", path.string()}});
+    }
+  }
+}
 
 }  // namespace
 
@@ -58,6 +73,7 @@ absl::StatusOr<std::unique_ptr<Corpora>> Corpora::open(
   corpora->tokenizer_fingerprint_ = sources.tokenizer;
   Corpus::Shared& shared = corpora->shared_;
   RAG_ASSIGN_OR_RETURN(shared.store, DocumentStore::open(folder, sources, options.readers));
+  remove_old_indexes(folder);
   shared.builder = std::make_unique<DocumentBuilder>(std::move(format), embedder);
   shared.search_pool = &search_pool;
   shared.chunk = options.chunk;

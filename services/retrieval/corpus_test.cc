@@ -162,6 +162,16 @@ TEST_F(CorpusTest, RebuildsADamagedOrMissingIndexFromTheStore) {
 }
 
 // A store that begins anew counts its vectors from 1 again: the old index would fit by number.
+TEST_F(CorpusTest, RemovesTheIndexFilesOfEarlierVersions) {
+  upsert(*open(folder_), kDocuments);
+  for (const char* name : {"/vectors.index", "/vectors-12.index"}) {
+    std::ofstream(folder_ + name) << "old";
+  }
+  EXPECT_THAT(search(*open(folder_), "sea", 3), SizeIs(3));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/vectors.index"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/vectors-12.index"));
+}
+
 TEST_F(CorpusTest, DoesNotUseTheIndexOfAnotherStore) {
   {
     auto corpus = open(folder_);

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<DocumentStore::Reader>> DocumentStore::Reader::op
        {&reader->log_bounds, "SELECT trimmed, sequence FROM corpora WHERE number=?"},
        {&reader->vectors,
         "SELECT p.vector_id FROM pieces p JOIN documents d ON d.number=p.document "
-        "WHERE d.corpus=? AND d.embedding_source=? ORDER BY p.vector_id"},
+        "WHERE d.corpus=? AND d.embedding_source=? ORDER BY d.id, p.number"},
        {&reader->embedding, "SELECT embedding FROM pieces WHERE vector_id=?"},
        {&reader->metadata,
         "SELECT p.vector_id, d.metadata FROM pieces p JOIN documents d ON d.number=p.document "

@@ -88,7 +88,8 @@ class DocumentStore {
   // to its position (it is an older copy): begin anew from 0. REQUIRES: limit > 0.
   absl::StatusOr<ChangePage> changes_after(CorpusNumber corpus, const LogPosition& position,
                                            uint32_t limit, const LogPart& part = {});
-  // Vectors made by this store's embedding model, ascending.
+  // Vectors made by this store's embedding model, in the order of their documents' ids and of the
+  // pieces in these: equal corpora give them in equal order, however they came to be.
   absl::StatusOr<std::vector<VectorId>> current_vectors(CorpusNumber corpus);
   // Calls `visit(id, embedding)` for those of `vectors` that are stored.
   absl::Status read_embeddings(std::span<const VectorId> vectors,

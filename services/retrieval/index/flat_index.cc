@@ -9,7 +9,7 @@
 #include "services/retrieval/index/scan.h"
 
 namespace ragcache::retrieval {
-FlatIndex::FlatIndex(uint32_t dimension) : FaissIndex(kExactKind, dimension) {}
+FlatIndex::FlatIndex(uint32_t dimension) : VectorIndex(kExactKind, dimension) {}
 
 absl::StatusOr<std::unique_ptr<FlatIndex>> FlatIndex::read(SpanReader& reader, uint32_t dimension) {
   auto index = std::make_unique<FlatIndex>(dimension);

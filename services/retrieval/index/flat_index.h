@@ -6,14 +6,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "services/retrieval/index/faiss_index.h"
+#include "services/retrieval/index/vector_index.h"
 
 namespace ragcache::retrieval {
 
 class SpanReader;
 
 // Scores every vector.
-class FlatIndex final : public FaissIndex {
+class FlatIndex final : public VectorIndex {
  public:
   explicit FlatIndex(uint32_t dimension);
   // DATA_LOSS if the bytes end early.

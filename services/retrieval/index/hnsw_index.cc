@@ -99,7 +99,7 @@ void own_rows(faiss::IndexHNSWFlat& graph) {
 }  // namespace
 
 HnswIndex::HnswIndex(const IndexOptions& options)
-    : FaissIndex(kHnswKind, options.dimension),
+    : VectorIndex(kHnswKind, options.dimension),
       ef_search_(options.ef_search),
       graph_(std::make_unique<faiss::IndexHNSWFlat>(static_cast<int>(options.dimension),
                                                     static_cast<int>(options.hnsw_m),

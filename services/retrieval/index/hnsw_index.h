@@ -7,8 +7,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "services/retrieval/index/faiss_index.h"
 #include "services/retrieval/index/index_options.h"
+#include "services/retrieval/index/vector_index.h"
 
 namespace faiss {
 struct IndexHNSWFlat;
@@ -25,7 +25,7 @@ class SpanReader;
 // A search looks at more nodes the fewer of them it may return. Where that is no longer cheaper
 // than a scan of those it may return, or the graph yields less than k, it is that scan: like the
 // other kinds, it gives fewer hits than k only if there are fewer.
-class HnswIndex final : public FaissIndex {
+class HnswIndex final : public VectorIndex {
  public:
   explicit HnswIndex(const IndexOptions& options);
   ~HnswIndex() override;

@@ -21,7 +21,6 @@
 #include "common/log/log.h"
 #include "common/status.h"
 #include "services/retrieval/index/flat_index.h"
-#include "services/retrieval/index/growing_index.h"
 #include "services/retrieval/index/testing.h"
 
 namespace ragcache::retrieval {
@@ -107,12 +106,12 @@ class Bench {
     Row row = {.kind = name};
     IndexOptions options = {.dimension = dimension_};
     RAG_ASSIGN_OR_RETURN(options.kind, index_kind_from_name(name));
-    const VectorReader originals = [this](std::span<const int64_t> ids, const auto& visit) {
-      for (const int64_t id : ids) visit(id, vector(static_cast<size_t>(id)));
-      return absl::OkStatus();
-    };
-    const auto index = GrowingIndex::create(options, originals);
     const TimePoint started = steady_now();
+    std::string trained;
+    if (const TrainingPlan plan = plan_training(options, count_, nullptr); plan.lists > 0) {
+      RAG_ASSIGN_OR_RETURN(trained, train_index(options, plan, sample(plan.sample_size), {}, {}));
+    }
+    RAG_ASSIGN_OR_RETURN(const auto index, make_index(options, trained));
     for (size_t begin = 0; begin < count_; begin += kAddBatch) {
       std::vector<int64_t> ids;
       for (size_t i = begin; i < std::min(begin + kAddBatch, count_); ++i) {
@@ -121,7 +120,6 @@ class Bench {
       RAG_RETURN_IF_ERROR(index->add(
           ids, std::span(vectors_).subspan(begin * dimension_, ids.size() * dimension_)));
     }
-    RAG_RETURN_IF_ERROR(index->improve().status());
     row.build_s = to_seconds(steady_now() - started);
     row.bytes_per_vector = static_cast<double>(index->memory_bytes()) / static_cast<double>(count_);
     std::vector<std::vector<VectorHit>> results;
@@ -137,6 +135,17 @@ class Bench {
  private:
   std::span<const float> vector(size_t row) const {
     return std::span(vectors_).subspan(row * dimension_, dimension_);
+  }
+
+  // Spread evenly.
+  std::vector<float> sample(size_t size) const {
+    std::vector<float> rows;
+    rows.reserve(size * dimension_);
+    for (size_t i = 0; i < size; ++i) {
+      const auto row = vector(i * count_ / size);
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    return rows;
   }
 
   double recall(const std::vector<std::vector<VectorHit>>& results) {

@@ -96,9 +96,9 @@ bool is_kind_of(std::string_view kind, Kind asked) {
   return false;
 }
 
-absl::StatusOr<std::shared_ptr<FaissIndex>> read_index(const Header& header, std::string_view kind,
-                                                       std::span<const uint8_t> payload,
-                                                       const IndexOptions& options) {
+absl::StatusOr<std::shared_ptr<VectorIndex>> read_index(const Header& header, std::string_view kind,
+                                                        std::span<const uint8_t> payload,
+                                                        const IndexOptions& options) {
   SpanReader reader(payload.subspan(header.trained_bytes));
   if (kind == kExactKind) return FlatIndex::read(reader, options.dimension);
   if (kind == kHnswKind) return HnswIndex::read(reader, options);
@@ -112,7 +112,7 @@ absl::StatusOr<std::shared_ptr<FaissIndex>> read_index(const Header& header, std
 
 }  // namespace
 
-absl::Status save_index_file(const std::string& path, const FaissIndex& index,
+absl::Status save_index_file(const std::string& path, const VectorIndex& index,
                              const IndexOptions& options, const IndexIdentity& identity,
                              const IndexPosition& position) {
   const auto* ivf = dynamic_cast<const IvfIndex*>(&index);

@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/hash.h"
-#include "services/retrieval/index/faiss_index.h"
 #include "services/retrieval/index/index_options.h"
+#include "services/retrieval/index/vector_index.h"
 
 // The file of an index: a header that says what the index is of, its trained state if it has one,
 // and its vectors. All are covered by SHA-256, because Faiss' reader trusts the lengths it finds.
@@ -33,11 +33,11 @@ struct IndexPosition {
 };
 
 struct LoadedIndex {
-  std::shared_ptr<FaissIndex> index;
+  std::shared_ptr<VectorIndex> index;
   IndexPosition position;
 };
 
-absl::Status save_index_file(const std::string& path, const FaissIndex& index,
+absl::Status save_index_file(const std::string& path, const VectorIndex& index,
                              const IndexOptions& options, const IndexIdentity& identity,
                              const IndexPosition& position);
 

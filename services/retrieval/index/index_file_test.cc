@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "services/retrieval/index/growing_index.h"
+#include "services/retrieval/index/testing.h"
 
 namespace ragcache::retrieval {
 namespace {
@@ -19,6 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint32_t kDimension = 8;
+constexpr IndexPosition kPosition = {.applied = 12, .floor = 11, .origin = 10};
 
 class IndexFile : public ::testing::Test {
  protected:
@@ -26,7 +27,7 @@ class IndexFile : public ::testing::Test {
     folder_ = ::testing::TempDir() + "index_" + std::to_string(getpid()) + "_" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_);
-    path_ = folder_ + "/vectors.index";
+    path_ = folder_ + "/1-2.index";
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -38,12 +39,6 @@ class IndexFile : public ::testing::Test {
     return vector;
   }
 
-  static absl::Status originals(std::span<const int64_t> ids,
-                                const std::function<void(int64_t, std::span<const float>)>& visit) {
-    for (const int64_t id : ids) visit(id, vector_of(id));
-    return absl::OkStatus();
-  }
-
   static IndexOptions options(IndexOptions::Kind kind) {
     return {.kind = kind,
             .dimension = kDimension,
@@ -53,18 +48,18 @@ class IndexFile : public ::testing::Test {
             .pq_bits = 4};
   }
 
-  static std::unique_ptr<GrowingIndex> filled(IndexOptions::Kind kind, int count) {
-    auto index = GrowingIndex::create(options(kind), originals);
-    for (int64_t id = 1; id <= count; ++id) {
-      EXPECT_TRUE(index->add(std::vector{id}, vector_of(id)).ok());
-    }
-    EXPECT_TRUE(index->improve().ok());
-    return index;
+  static std::unique_ptr<VectorIndex> filled(IndexOptions::Kind kind, int count) {
+    VectorModel model;
+    for (int64_t id = 1; id <= count; ++id) model.put(id, vector_of(id));
+    return model.index(options(kind), model.train(options(kind)));
   }
 
-  absl::StatusOr<std::unique_ptr<GrowingIndex>> load(IndexOptions::Kind kind,
-                                                     const IndexIdentity& identity) {
-    return GrowingIndex::load(path_, options(kind), identity, originals);
+  void save(const VectorIndex& index, IndexOptions::Kind kind) const {
+    ASSERT_TRUE(save_index_file(path_, index, options(kind), identity_, kPosition).ok());
+  }
+
+  absl::StatusOr<LoadedIndex> load(IndexOptions::Kind kind, const IndexIdentity& identity) const {
+    return load_index_file(path_, options(kind), identity);
   }
 
   std::string folder_;
@@ -77,26 +72,27 @@ TEST_F(IndexFile, GivesTheSameSearchesAfterLoading) {
   for (const Kind kind : {Kind::kExact, Kind::kIvfFlat, Kind::kIvfPq, Kind::kIvfSq8, Kind::kHnsw}) {
     const auto index = filled(kind, 800);
     ASSERT_EQ(index->remove(std::vector<int64_t>{3, 800, 5}).value(), 3u);
-    ASSERT_TRUE(index->save(path_, identity_).ok());
+    save(*index, kind);
     const auto loaded = load(kind, identity_);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
-    EXPECT_EQ((*loaded)->kind(), index->kind());
-    EXPECT_EQ((*loaded)->ids(), index->ids());
+    EXPECT_EQ(loaded->position, kPosition);
+    EXPECT_EQ(loaded->index->kind(), index_kind_name(kind));
+    EXPECT_EQ(loaded->index->ids(), index->ids());
     for (int i = 0; i < 8; ++i) {
       std::vector<float> query(kDimension);
       query[static_cast<size_t>(i)] = 1;
-      EXPECT_EQ((*loaded)->search(query, 10).value(), index->search(query, 10).value());
+      EXPECT_EQ(loaded->index->search(query, 10).value(), index->search(query, 10).value());
     }
   }
 }
 
 TEST_F(IndexFile, KeepsAnEmptyIndex) {
-  ASSERT_TRUE(filled(IndexOptions::Kind::kAuto, 0)->save(path_, identity_).ok());
-  EXPECT_EQ(load(IndexOptions::Kind::kAuto, identity_).value()->size(), 0u);
+  save(*filled(IndexOptions::Kind::kAuto, 0), IndexOptions::Kind::kAuto);
+  EXPECT_EQ(load(IndexOptions::Kind::kAuto, identity_).value().index->size(), 0u);
 }
 
 TEST_F(IndexFile, NoticesEveryFlippedBitAndEveryCut) {
-  ASSERT_TRUE(filled(IndexOptions::Kind::kIvfFlat, 200)->save(path_, identity_).ok());
+  save(*filled(IndexOptions::Kind::kIvfFlat, 200), IndexOptions::Kind::kIvfFlat);
   std::ifstream file(path_, std::ios::binary);
   const std::string good((std::istreambuf_iterator<char>(file)), {});
   std::mt19937 random(11);
@@ -117,7 +113,7 @@ TEST_F(IndexFile, NoticesEveryFlippedBitAndEveryCut) {
 }
 
 TEST_F(IndexFile, RefusesTheFileOfAnotherStoreModelOrKind) {
-  ASSERT_TRUE(filled(IndexOptions::Kind::kIvfFlat, 200)->save(path_, identity_).ok());
+  save(*filled(IndexOptions::Kind::kIvfFlat, 200), IndexOptions::Kind::kIvfFlat);
   IndexIdentity other = identity_;
   other.store_id = sha256("another");
   EXPECT_THAT(std::string(load(IndexOptions::Kind::kAuto, other).status().message()),
@@ -126,6 +122,10 @@ TEST_F(IndexFile, RefusesTheFileOfAnotherStoreModelOrKind) {
   other.embedding_model = sha256("another");
   EXPECT_THAT(std::string(load(IndexOptions::Kind::kAuto, other).status().message()),
               HasSubstr("another embedding model"));
+  other = identity_;
+  other.generation = 3;
+  EXPECT_THAT(std::string(load(IndexOptions::Kind::kAuto, other).status().message()),
+              HasSubstr("another corpus or generation"));
   EXPECT_EQ(load(IndexOptions::Kind::kExact, identity_).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }

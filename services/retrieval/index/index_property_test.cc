@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "services/retrieval/index/growing_index.h"
+#include "services/retrieval/index/index_file.h"
 #include "services/retrieval/index/testing.h"
 
 namespace ragcache::retrieval {
@@ -67,17 +67,16 @@ class Sequence {
         random_(seed),
         vectors_(kDimension, 24, 0.6f, seed),
         path_(::testing::TempDir() + "property_" + std::to_string(getpid()) + ".index"),
-        index_(GrowingIndex::create(promise.options, model_.reader())) {}
+        index_(make_index(promise.options, "").value()) {}
   ~Sequence() { std::filesystem::remove(path_); }
 
   void step() {
     switch (random_() % 16) {
       case 0:
-        return improve();
       case 1:
-        return save_and_load();
+        return rebuild();
       case 2:
-        return adopt();
+        return save_and_load();
       case 3:
       case 4:
       case 5:
@@ -118,25 +117,19 @@ class Sequence {
     return ids[random_() % ids.size()];
   }
 
-  void improve() {
-    const auto improved = index_->improve();
-    ASSERT_TRUE(improved.ok()) << improved.status();
+  // As the router does it: beside the index in use, trained once there are enough.
+  void rebuild() {
+    if (trained_.empty()) trained_ = model_.train(promise_.options);
+    index_ = model_.index(promise_.options, trained_);
   }
 
   void save_and_load() {
     const IndexIdentity identity = {.store_id = sha256("store")};
-    ASSERT_TRUE(index_->save(path_, identity).ok());
-    auto loaded = GrowingIndex::load(path_, promise_.options, identity, model_.reader());
+    ASSERT_TRUE(save_index_file(path_, *index_, promise_.options, identity, {}).ok());
+    auto loaded = load_index_file(path_, promise_.options, identity);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
-    EXPECT_EQ((*loaded)->kind(), index_->kind());
-    index_ = *std::move(loaded);
-  }
-
-  void adopt() {
-    const std::string trained = index_->trained_state();
-    if (trained.empty()) return;
-    const absl::Status adopted = index_->adopt_trained(trained);
-    ASSERT_TRUE(adopted.ok()) << adopted;
+    EXPECT_EQ(loaded->index->kind(), index_->kind());
+    index_ = std::move(loaded->index);
   }
 
   void replace() {
@@ -188,7 +181,8 @@ class Sequence {
   ClusteredVectors vectors_;
   VectorModel model_;
   const std::string path_;
-  std::unique_ptr<GrowingIndex> index_;
+  std::string trained_;
+  std::shared_ptr<VectorIndex> index_;
   int64_t next_id_ = 1;
   size_t found_ = 0;
   size_t wanted_ = 0;

@@ -45,7 +45,7 @@ void move_last_row(std::vector<T>& rows, size_t to, size_t row_size) {
 }  // namespace
 
 IvfIndex::IvfIndex(TrainedState trained, uint32_t probes, uint32_t refine_factor)
-    : FaissIndex(name_of(trained.info), trained.info.dimension),
+    : VectorIndex(name_of(trained.info), trained.info.dimension),
       trained_(std::move(trained)),
       probes_(probes),
       refine_factor_(trained_.info.kind == kIvfPqKind ? refine_factor : 0),

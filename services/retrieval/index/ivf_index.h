@@ -8,8 +8,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "services/retrieval/index/faiss_index.h"
 #include "services/retrieval/index/trained_state.h"
+#include "services/retrieval/index/vector_index.h"
 
 namespace ragcache::retrieval {
 
@@ -18,7 +18,7 @@ class SpanReader;
 // Inverted lists over k-means clusters, of which a search scans the nearest few: ivf_flat, ivf_pq
 // and ivf_sq8, by what the trained state encodes vectors as. Faiss encodes, and scans product
 // codes; the lists are here, so that a vector can be removed in constant time.
-class IvfIndex final : public FaissIndex {
+class IvfIndex final : public VectorIndex {
  public:
   // An empty index. refine_factor as in IndexOptions.
   IvfIndex(TrainedState trained, uint32_t probes, uint32_t refine_factor);

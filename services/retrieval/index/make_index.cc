@@ -10,8 +10,8 @@
 
 namespace ragcache::retrieval {
 
-absl::StatusOr<std::unique_ptr<FaissIndex>> make_index(const IndexOptions& options,
-                                                       const std::string& trained) {
+absl::StatusOr<std::unique_ptr<VectorIndex>> make_index(const IndexOptions& options,
+                                                        const std::string& trained) {
   RAG_CHECK(check_index_options(options).ok());
   if (!trained.empty()) {
     absl::StatusOr<TrainedState> state = TrainedState::parse(trained);

@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "services/retrieval/index/growing_index.h"
+#include "services/retrieval/index/make_index.h"
+#include "services/retrieval/index/trained_state.h"
 
 namespace ragcache::retrieval {
 
@@ -80,16 +84,25 @@ class VectorModel {
     return ids;
   }
 
-  // Must not outlive the model.
-  VectorReader reader() const {
-    return [this](std::span<const int64_t> ids, const auto& visit) {
-      for (const int64_t id : ids) {
-        if (const auto found = vectors_.find(id); found != vectors_.end()) {
-          visit(id, found->second);
-        }
-      }
-      return absl::OkStatus();
-    };
+  // What the size of the model calls for; empty if that is no training.
+  std::string train(const IndexOptions& options) const {
+    const TrainingPlan plan = plan_training(options, size(), nullptr);
+    if (plan.lists == 0) return {};
+    std::vector<float> sample;
+    for (const auto& [id, vector] : vectors_) {
+      sample.insert(sample.end(), vector.begin(), vector.end());
+    }
+    return train_index(options, plan, sample, {}, {}).value();
+  }
+
+  // An index of all vectors.
+  std::unique_ptr<VectorIndex> index(const IndexOptions& options,
+                                     const std::string& trained) const {
+    auto index = make_index(options, trained).value();
+    for (const auto& [id, vector] : vectors_) {
+      if (!index->add(std::span(&id, 1), vector).ok()) std::abort();
+    }
+    return index;
   }
 
  private:

@@ -110,18 +110,18 @@ std::unique_ptr<faiss::IndexIVF> empty_index(std::string_view kind, const IndexO
 // Counts the steps of a training. An iteration of k-means and a codebook count one each.
 class Steps {
  public:
-  Steps(const BuildProgress& progress, std::stop_token stop, uint64_t total)
+  Steps(const TrainingProgress& progress, std::stop_token stop, uint64_t total)
       : progress_(progress), stop_(std::move(stop)), total_(total) {}
 
   absl::Status next() {
     ++done_;
-    if (progress_) progress_("train", done_, total_);
+    if (progress_) progress_(done_, total_);
     if (stop_.stop_requested()) return absl::CancelledError("training was cancelled");
     return absl::OkStatus();
   }
 
  private:
-  const BuildProgress& progress_;
+  const TrainingProgress& progress_;
   const std::stop_token stop_;
   const uint64_t total_;
   uint64_t done_ = 0;
@@ -202,7 +202,7 @@ TrainingPlan plan_training(const IndexOptions& options, uint64_t vectors,
 
 absl::StatusOr<std::string> train_index(const IndexOptions& options, const TrainingPlan& plan,
                                         std::span<const float> sample,
-                                        const BuildProgress& progress, std::stop_token stop) {
+                                        const TrainingProgress& progress, std::stop_token stop) {
   const std::string_view kind = trained_kind(options.kind);
   RAG_CHECK(!kind.empty() && plan.lists > 0 && sample.size() % options.dimension == 0);
   RAG_CHECK(sample.size() / options.dimension >= plan.sample_min);

@@ -27,8 +27,8 @@ inline constexpr size_t kExactVectorsMax = 20'000;
 // Lists that were trained by the number of vectors are trained anew when it has grown so much.
 inline constexpr size_t kRetrainGrowth = 4;
 
-// Called in a thread that trains or fills an index: `done` of `total` steps of that stage.
-using BuildProgress = std::function<void(std::string_view stage, uint64_t done, uint64_t total)>;
+// Called in the thread that trains: `done` of `total` steps.
+using TrainingProgress = std::function<void(uint64_t done, uint64_t total)>;
 
 // What `bytes` of a trained state say of themselves.
 struct TrainedInfo {
@@ -56,7 +56,7 @@ TrainingPlan plan_training(const IndexOptions& options, uint64_t vectors,
 // caller's. CANCELLED if asked to stop. REQUIRES: plan.lists > 0, n >= plan.sample_min.
 absl::StatusOr<std::string> train_index(const IndexOptions& options, const TrainingPlan& plan,
                                         std::span<const float> sample,
-                                        const BuildProgress& progress, std::stop_token stop);
+                                        const TrainingProgress& progress, std::stop_token stop);
 
 // A trained state whose bytes were checked.
 struct TrainedState {

@@ -2,12 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
+namespace faiss {
+struct IOWriter;
+}
 
 namespace ragcache::retrieval {
 
@@ -42,8 +48,8 @@ class IdFilter {
 // up later ones for as long as they write. A search takes one thread, the caller's.
 class VectorIndex {
  public:
-  // Hits that score like the last are all returned, up to this many beyond, so that the caller
-  // can order ties by a key that the index does not know.
+  // Hits that score like the last are all returned, up to this many beyond, so that the caller can
+  // order ties by a key that the index does not know.
   static constexpr size_t kTiesMax = 1024;
 
   virtual ~VectorIndex() = default;
@@ -54,18 +60,53 @@ class VectorIndex {
   virtual absl::StatusOr<size_t> remove(std::span<const int64_t> ids) = 0;
   // What best_hits() needs to find the k best of those that `filter` allows; nullptr allows all.
   // query: [dimension]. REQUIRES: k > 0.
-  virtual absl::StatusOr<Candidates> candidates(std::span<const float> query, size_t k,
-                                                const IdFilter* filter) const = 0;
-
-  virtual size_t size() const = 0;
-  virtual std::vector<int64_t> ids() const = 0;  // ascending
-  // What searches use now: exact, ivf_flat, ivf_pq, ivf_sq8 or hnsw.
-  virtual std::string_view kind() const = 0;
-
+  absl::StatusOr<Candidates> candidates(std::span<const float> query, size_t k,
+                                        const IdFilter* filter) const;
   // The k best and those that tie with the last of them; best first, ties by id. Fewer than k only
   // if the index (its probed lists, for the ivf kinds) holds fewer that `filter` allows.
   absl::StatusOr<std::vector<VectorHit>> search(std::span<const float> query, size_t k,
                                                 const IdFilter* filter = nullptr) const;
+
+  size_t size() const;
+  std::vector<int64_t> ids() const;  // ascending
+  // exact, ivf_flat, ivf_pq, ivf_sq8 or hnsw.
+  std::string_view kind() const { return kind_; }
+  // What the index occupies, tables of ids included.
+  size_t memory_bytes() const;
+  // Whether so much was removed but is still in the way that the index should be built anew.
+  virtual bool needs_compaction() const { return false; }
+  // What the kind's read() takes.
+  absl::Status write(faiss::IOWriter& writer) const;
+
+ protected:
+  VectorIndex(std::string_view kind, uint32_t dimension) : kind_(kind), dimension_(dimension) {}
+
+  // The k best that `filter` allows, in any order; fewer only if there are fewer. REQUIRES of this
+  // and all below: the caller holds a lock; k > 0.
+  virtual void scan(std::span<const float> query, size_t k, const IdFilter* filter,
+                    std::vector<VectorHit>& hits) const = 0;
+  // Gives hits their final scores.
+  virtual void rescore(std::span<const float>, std::span<VectorHit>) const {}
+  // How many times k candidates compete.
+  virtual size_t refine_factor() const { return 1; }
+  virtual size_t size_locked() const = 0;
+  virtual void append_ids(std::vector<int64_t>& ids) const = 0;
+  virtual size_t memory_bytes_locked() const = 0;
+  virtual void write_locked(faiss::IOWriter& writer) const = 0;
+
+  std::shared_lock<std::shared_mutex> lock_to_read() const;
+  std::unique_lock<std::shared_mutex> lock_to_write();
+
+  uint32_t dimension() const { return dimension_; }
+
+ private:
+  const std::string_view kind_;
+  const uint32_t dimension_;
+
+  // Everybody passes the gate, and a writer waits in it: a stream of searches, each overlapping the
+  // next, cannot starve an ingest.
+  mutable std::mutex gate_;
+  mutable std::shared_mutex mutex_;
 };
 
 // The last step of a search, over the candidates of one index or of all parts of one. Independent

@@ -194,11 +194,10 @@ void Generations::train(CorpusNumber corpus) {
   }
   if (sample->size() < plan.sample_min * options_.dimension) return;  // erased meanwhile
   TimePoint last_report = started;
-  const auto progress = [&](std::string_view stage, uint64_t done, uint64_t total) {
+  const auto progress = [&](uint64_t done, uint64_t total) {
     if (to_seconds(steady_now() - last_report) < kProgressSeconds) return;
     last_report = steady_now();
-    log::info("training the index",
-              {{"corpus", corpus}, {"stage", stage}, {"done", done}, {"total", total}});
+    log::info("training the index", {{"corpus", corpus}, {"done", done}, {"total", total}});
   };
   absl::StatusOr<std::string> bytes =
       train_index(options_, plan, *sample, progress, stop_.get_token());
@@ -235,7 +234,7 @@ void Generations::add(CorpusNumber corpus, std::string trained) {
   added_(AddGeneration{corpus, next});
 }
 
-// Spread evenly over the vectors.
+// Spread evenly over the corpus by id, so that equal corpora are trained alike wherever they are.
 absl::StatusOr<std::vector<float>> Generations::read_sample(CorpusNumber corpus, uint64_t size) {
   RAG_ASSIGN_OR_RETURN(const std::vector<VectorId> ids, store_.current_vectors(corpus));
   std::vector<VectorId> chosen;

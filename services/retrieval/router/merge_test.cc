@@ -8,8 +8,8 @@
 #include <set>
 
 #include "services/retrieval/index/flat_index.h"
-#include "services/retrieval/index/hnsw_index.h"
-#include "services/retrieval/index/ivf_index.h"
+#include "services/retrieval/index/make_index.h"
+#include "services/retrieval/index/trained_state.h"
 
 namespace ragcache::retrieval {
 namespace {
@@ -42,14 +42,36 @@ std::vector<float> clustered_vectors() {
   return vectors;
 }
 
+class EveryThird : public IdFilter {
+ public:
+  bool allows(int64_t id) const override { return id % 3 == 0; }
+};
+
 class MergeTest : public ::testing::TestWithParam<Kind> {
  protected:
-  std::unique_ptr<FaissIndex> make(const std::string& trained) const {
-    if (options_.kind == Kind::kExact) return std::make_unique<FlatIndex>(kDimension);
-    if (options_.kind == Kind::kHnsw) return std::make_unique<HnswIndex>(options_);
-    TrainedState state = TrainedState::parse(trained).value();
-    const uint32_t probes = ivf_probes(options_, state.info.lists);
-    return std::make_unique<IvfIndex>(std::move(state), probes, options_.refine_factor);
+  // Those of `vectors` that are of the part, in batches that grow: how vectors came together must
+  // not matter.
+  std::unique_ptr<VectorIndex> make(const std::string& trained, std::span<const float> vectors,
+                                    size_t part, size_t parts) const {
+    auto index = make_index(options_, trained).value();
+    std::vector<int64_t> ids;
+    std::vector<float> rows;
+    size_t batch = 1 + part;
+    const auto flush = [&] {
+      ASSERT_TRUE(index->add(ids, rows).ok());
+      ids.clear();
+      rows.clear();
+      batch = batch * 3 % 101;
+    };
+    for (int64_t id = 0; id < kVectors; ++id) {
+      if (static_cast<size_t>(id * 7919) % parts != part) continue;
+      const auto row = vectors.subspan(static_cast<size_t>(id) * kDimension, kDimension);
+      ids.push_back(id);
+      rows.insert(rows.end(), row.begin(), row.end());
+      if (ids.size() == batch) flush();
+    }
+    flush();
+    return index;
   }
 
   const IndexOptions options_ = {
@@ -66,36 +88,35 @@ TEST_P(MergeTest, GivesWhatOneIndexGives) {
     trained = train_index(options_, plan, vectors, {}, {}).value();
   }
   FlatIndex oracle(kDimension);
-  const auto one = make(trained);
   for (int64_t id = 0; id < kVectors; ++id) {
-    ASSERT_TRUE(one->add(std::span(&id, 1), vector(id)).ok());
     ASSERT_TRUE(oracle.add(std::span(&id, 1), vector(id)).ok());
   }
+  const auto one = make(trained, vectors, 0, 1);
+  const EveryThird third;
   std::mt19937_64 random(kSeed);
   for (const size_t shards : {1, 2, 3, 200}) {
-    std::vector<std::unique_ptr<FaissIndex>> parts;
-    for (size_t shard = 0; shard < shards; ++shard) parts.push_back(make(trained));
-    for (int64_t id = 0; id < kVectors; ++id) {
-      const size_t shard = static_cast<size_t>(id * 7919) % shards;
-      ASSERT_TRUE(parts[shard]->add(std::span(&id, 1), vector(id)).ok());
+    std::vector<std::unique_ptr<VectorIndex>> parts;
+    for (size_t shard = 0; shard < shards; ++shard) {
+      parts.push_back(make(trained, vectors, shard, shards));
     }
     size_t found_by_one = 0, found_by_parts = 0;
     for (int query = 0; query < 60; ++query) {
       const auto question = vector(static_cast<int64_t>(random() % kVectors));
       const size_t k = std::vector<size_t>{1, 2, 10, 100}[random() % 4];
+      const IdFilter* filter = query % 5 == 0 ? &third : nullptr;
       std::vector<Candidates> candidates;
       for (const auto& part : parts) {
-        candidates.push_back(part->candidates(question, k, nullptr).value());
+        candidates.push_back(part->candidates(question, k, filter).value());
       }
       const std::vector<VectorHit> merged = merge(std::move(candidates), k, options_);
-      const std::vector<VectorHit> expected = one->search(question, k).value();
+      const std::vector<VectorHit> expected = one->search(question, k, filter).value();
       if (options_.kind != Kind::kHnsw) {
         ASSERT_EQ(merged, expected)
             << "seed " << kSeed << ", query " << query << ", k " << k << ", shards " << shards;
         continue;
       }
       std::set<int64_t> best;
-      for (const VectorHit& hit : oracle.search(question, k).value()) best.insert(hit.id);
+      for (const VectorHit& hit : oracle.search(question, k, filter).value()) best.insert(hit.id);
       for (const VectorHit& hit : expected) found_by_one += best.contains(hit.id);
       for (const VectorHit& hit : merged) found_by_parts += best.contains(hit.id);
     }

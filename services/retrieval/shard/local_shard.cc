@@ -67,11 +67,11 @@ std::optional<IndexKey> key_of(const std::filesystem::path& path) {
 
 // A search sees the index before a batch or after it, never between.
 struct LocalShard::Index {
-  Index(std::shared_ptr<const IndexSpec> s, std::shared_ptr<FaissIndex> i, IndexState st)
+  Index(std::shared_ptr<const IndexSpec> s, std::shared_ptr<VectorIndex> i, IndexState st)
       : spec(std::move(s)), index(std::move(i)), state_(st) {}
 
   const std::shared_ptr<const IndexSpec> spec;
-  const std::shared_ptr<FaissIndex> index;
+  const std::shared_ptr<VectorIndex> index;
 
   // Everybody passes the gate, and the writer waits in it: searches that overlap cannot starve it.
   std::mutex gate;
@@ -251,7 +251,7 @@ absl::StatusOr<IndexState> LocalShard::make(const IndexKey& key,
   }
   to_message(key, *description.mutable_key());
   to_message(*spec, *description.mutable_spec());
-  RAG_ASSIGN_OR_RETURN(std::shared_ptr<FaissIndex> made, make_index(spec->options, spec->trained));
+  RAG_ASSIGN_OR_RETURN(std::shared_ptr<VectorIndex> made, make_index(spec->options, spec->trained));
   erase(key);
   RAG_RETURN_IF_ERROR(write_message_file(path_of(key, kSpecSuffix), description));
   const IndexState state{.key = key};
