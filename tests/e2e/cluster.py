@@ -21,7 +21,9 @@ class Process:
         self.arguments = [str(BIN.parent / program)]
         self.http = options.get("http_listen") or options["listen"]
         for key, value in options.items():
-            self.arguments += ["--" + key.replace("_", "-"), str(value)]
+            self.arguments.append("--" + key.replace("_", "-"))
+            if value is not True:
+                self.arguments.append(str(value))
         self.process = None
 
     def start(self):

@@ -92,7 +92,7 @@ class Server(Client):
         self.log = open(self.state_dir / "serve.log", "ab")
         arguments = [str(BIN), "serve"]
         for key, value in self.options.items():
-            arguments += [f"--{key}", str(value)]
+            arguments += [f"--{key}"] if value is True else [f"--{key}", str(value)]
         self.process = subprocess.Popen(arguments, stdout=self.log, stderr=self.log)
 
         def has_address():

@@ -22,7 +22,7 @@ class Recovery(unittest.TestCase):
         begin = time.monotonic()
         # The device holds a third of the documents, the host all of them.
         self.cluster = Cluster(worker={
-            "kv_memory_mib": 24, "host_memory_mib": 128, "deterministic": "true"})
+            "kv_memory_mib": 24, "host_memory_mib": 128, "deterministic": True})
         self.start_s = time.monotonic() - begin
         self.addCleanup(self.cluster.stop)
         self.worker = self.cluster.processes[0]
