@@ -113,6 +113,15 @@ class Commands {
                      "join neighbours of one title up to so many tokens")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
+    command
+        ->add_option("--corpus-documents", record_.corpus_documents,
+                     "draw so many of the joined documents; 0: all")
+        ->capture_default_str();
+    command
+        ->add_option("--max-questions", record_.max_questions,
+                     "draw so many of each set of questions; 0: all")
+        ->capture_default_str();
+    command->add_option("--seed", record_.seed, "of what is drawn")->capture_default_str();
     command->callback([this] { run_ = [this] { return report(record(record_)); }; });
   }
 

@@ -106,6 +106,7 @@ TEST(Replay, LooksAheadIntoTheQueue) {
 class PolicyCommandTest : public ::testing::Test {
  protected:
   PolicyCommandTest() {
+    std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     std::ofstream trace(folder_ + "tiny.jsonl");
     for (int i = 0; i < 40; ++i) {

@@ -13,6 +13,7 @@
 #include "loadgen/report/progress.h"
 #include "loadgen/report/report_file.h"
 #include "loadgen/workload/corpus.h"
+#include "loadgen/workload/sample.h"
 #include "services/retrieval/embed/embedder.h"
 #include "services/retrieval/index/flat_index.h"
 
@@ -45,16 +46,15 @@ absl::StatusOr<std::vector<float>> embed(retrieval::Embedder& embedder,
 
 absl::StatusOr<std::string> trace_of(const retrieval::FlatIndex& index,
                                      std::span<const float> vectors, uint32_t dimension,
-                                     std::span<const CorpusDocument> documents,
-                                     std::span<const uint32_t> tokens, uint32_t top_k) {
+                                     std::span<const CorpusDocument> documents, uint32_t top_k) {
   std::string lines;
   for (size_t at = 0; at < vectors.size(); at += dimension) {
     RAG_ASSIGN_OR_RETURN(auto hits, index.search(vectors.subspan(at, dimension), top_k));
     hits.resize(std::min<size_t>(hits.size(), top_k));
     nlohmann::json found = nlohmann::json::array();
     for (const retrieval::VectorHit& hit : hits) {
-      const auto place = static_cast<size_t>(hit.id);
-      found.push_back({{"id", documents[place].id}, {"tokens", tokens[place]}});
+      const CorpusDocument& document = documents[static_cast<size_t>(hit.id)];
+      found.push_back({{"id", document.id}, {"tokens", document.tokens}});
     }
     lines += nlohmann::json{{"documents", found}}.dump() + "\n";
   }
@@ -74,6 +74,7 @@ absl::Status record(const RecordCommand& command) {
     Question question{argument.substr(0, equals), {}};
     RAG_ASSIGN_OR_RETURN(question.texts,
                          read_questions(argument.substr(equals + 1), command.exclude));
+    sample(question.texts, command.max_questions, command.seed);
     questions.push_back(std::move(question));
   }
   std::vector<CorpusDocument> documents;
@@ -85,19 +86,18 @@ absl::Status record(const RecordCommand& command) {
   RAG_ASSIGN_OR_RETURN(const auto format, model->prompt_format("auto"));
   RAG_ASSIGN_OR_RETURN(auto embedder, retrieval::Embedder::load(command.embedding_model));
 
-  std::vector<uint32_t> tokens;
   Progress progress("passages tokenised", documents.size());
-  for (const CorpusDocument& document : documents) {
-    const auto ids = format->tokenizer().encode(document.text);
-    tokens.push_back(std::max<uint32_t>(1, static_cast<uint32_t>(ids.size())));
-    progress.show(tokens.size());
-  }
-  documents = join_neighbours(std::move(documents), tokens, command.doc_tokens);
-  // What the cache would hold: the document's segment of a prompt.
-  std::vector<std::string> texts;
   for (size_t i = 0; i < documents.size(); ++i) {
-    const CorpusDocument& document = documents[i];
-    tokens[i] = static_cast<uint32_t>(format->document(document.title, document.text).size());
+    const auto ids = format->tokenizer().encode(documents[i].text);
+    documents[i].tokens = static_cast<uint32_t>(ids.size());
+    progress.show(i + 1);
+  }
+  documents = join_neighbours(std::move(documents), command.doc_tokens);
+  sample(documents, command.corpus_documents, command.seed);
+  std::vector<std::string> texts;
+  for (CorpusDocument& document : documents) {
+    // What the cache would hold: the document's segment of a prompt.
+    document.tokens = static_cast<uint32_t>(format->document(document.title, document.text).size());
     texts.push_back(document.title.empty() ? document.text : document.title + "\n" + document.text);
   }
 
@@ -110,8 +110,8 @@ absl::Status record(const RecordCommand& command) {
   for (const Question& question : questions) {
     RAG_ASSIGN_OR_RETURN(const auto queries,
                          embed(*embedder, question.texts, "questions embedded"));
-    RAG_ASSIGN_OR_RETURN(const std::string lines, trace_of(index, queries, embedder->dimension(),
-                                                           documents, tokens, command.top_k));
+    RAG_ASSIGN_OR_RETURN(const std::string lines,
+                         trace_of(index, queries, embedder->dimension(), documents, command.top_k));
     RAG_RETURN_IF_ERROR(write_report(str_cat(command.out, "/", question.name, ".jsonl"), lines));
   }
   return absl::OkStatus();

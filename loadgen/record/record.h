@@ -19,6 +19,10 @@ struct RecordCommand {
   std::string out;    // folder
   uint32_t top_k = 2;
   uint32_t doc_tokens = 900;
+  // How many are drawn by the seed; 0: all. Documents after they were joined.
+  uint64_t corpus_documents = 0;
+  uint64_t max_questions = 0;
+  uint64_t seed = 1;
 };
 absl::Status record(const RecordCommand& command);
 

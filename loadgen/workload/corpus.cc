@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "common/check.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "loadgen/workload/text_file.h"
@@ -64,7 +63,7 @@ absl::StatusOr<std::vector<CorpusDocument>> read_corpus(const std::string& path)
         return absl::InvalidArgumentError(
             str_cat(path, ": ", title, ": ", extract.status().message()));
       }
-      documents.push_back({"lead/" + title, title, *std::move(extract)});
+      documents.push_back({.id = "lead/" + title, .title = title, .text = *std::move(extract)});
     }
     return documents;
   }
@@ -82,22 +81,17 @@ absl::StatusOr<std::vector<CorpusDocument>> read_corpus(const std::string& path)
 }
 
 std::vector<CorpusDocument> join_neighbours(std::vector<CorpusDocument> documents,
-                                            std::vector<uint32_t>& tokens, uint32_t max_tokens) {
-  RAG_CHECK(tokens.size() == documents.size());
+                                            uint32_t max_tokens) {
   std::vector<CorpusDocument> joined;
-  std::vector<uint32_t> joined_tokens;
-  for (size_t i = 0; i < documents.size(); ++i) {
-    CorpusDocument& document = documents[i];
+  for (CorpusDocument& document : documents) {
     if (!joined.empty() && !document.title.empty() && joined.back().title == document.title &&
-        joined_tokens.back() + tokens[i] <= max_tokens) {
+        joined.back().tokens + document.tokens <= max_tokens) {
       joined.back().text += "\n" + document.text;
-      joined_tokens.back() += tokens[i];
+      joined.back().tokens += document.tokens;
     } else {
       joined.push_back(std::move(document));
-      joined_tokens.push_back(tokens[i]);
     }
   }
-  tokens = std::move(joined_tokens);
   return joined;
 }
 

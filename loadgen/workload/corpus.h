@@ -12,6 +12,7 @@ struct CorpusDocument {
   std::string id;
   std::string title;
   std::string text;
+  uint32_t tokens = 0;  // once they were counted
 };
 
 // Documents of a file, in its order: {"id","title","text"} a line (.gz too), or one object that
@@ -20,9 +21,9 @@ struct CorpusDocument {
 absl::StatusOr<std::vector<CorpusDocument>> read_corpus(const std::string& path);
 
 // Neighbours of one title become one document, under the first one's id, as long as that has at
-// most `max_tokens` by `tokens[i]`, the tokens of document i. `tokens` becomes those of the result.
+// most `max_tokens`.
 std::vector<CorpusDocument> join_neighbours(std::vector<CorpusDocument> documents,
-                                            std::vector<uint32_t>& tokens, uint32_t max_tokens);
+                                            uint32_t max_tokens);
 
 // Questions of a folder of MMLU's CSV files (with their choices), or of a file or folder of JSONL
 // with "question" (NQ-open, SQuAD); files in the order of their names, without those whose name

@@ -4,12 +4,11 @@
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <random>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "loadgen/workload/sample.h"
 #include "loadgen/workload/text_file.h"
 
 namespace ragcache::loadgen {
@@ -153,17 +152,12 @@ absl::StatusOr<Trace> read_trace(const std::string& path, const TraceOptions& op
   RAG_ASSIGN_OR_RETURN(Trace trace, std::filesystem::is_directory(path, error)
                                         ? read_ragpulse(path)
                                         : read_json_lines(path));
-  if (options.shuffle) {
-    // std::shuffle differs between libraries; this order is the seed's alone.
-    std::mt19937_64 random(options.seed);
-    for (size_t i = trace.requests.size(); i > 1; --i) {
-      std::swap(trace.requests[i - 1], trace.requests[random() % i]);
-    }
-  }
+  if (options.shuffle) shuffle(trace.requests, options.seed);
   if (options.max_requests > 0 && trace.requests.size() > options.max_requests) {
     trace.requests.resize(options.max_requests);
   }
   if (options.top_k > 0) {
+    trace.name += str_cat("_top", options.top_k);
     for (auto& request : trace.requests) {
       if (request.size() > options.top_k) request.resize(options.top_k);
     }

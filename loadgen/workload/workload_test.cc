@@ -6,6 +6,7 @@
 
 #include "common/strings.h"
 #include "loadgen/workload/corpus.h"
+#include "loadgen/workload/sample.h"
 #include "loadgen/workload/text_file.h"
 #include "loadgen/workload/trace.h"
 
@@ -44,6 +45,7 @@ TEST_F(WorkloadTest, ReadsRecordedRetrievals) {
   EXPECT_THAT(trace.documents, ElementsAre(TraceDocument{"a", 7}, TraceDocument{"b", 9}));
   EXPECT_THAT(trace.requests, ElementsAre(ElementsAre(0, 1), ElementsAre(1)));
   trace = *read_trace(path, {.top_k = 1, .max_requests = 1});
+  EXPECT_EQ(trace.name, "some_top1");
   EXPECT_THAT(trace.requests, ElementsAre(ElementsAre(0)));
 }
 
@@ -96,6 +98,17 @@ TEST_F(WorkloadTest, ReadsRagPulseByItsTimestamps) {
               HasSubstr("timestamp: must be a string of seconds"));
 }
 
+TEST(Sample, IsDrawnByTheSeedAndOnlyIfThereAreMore) {
+  std::vector<int> values{1, 2, 3, 4, 5, 6, 7, 8};
+  sample(values, 8, 1);
+  EXPECT_THAT(values, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  std::vector<int> other = values;
+  sample(values, 3, 1);
+  sample(other, 3, 1);
+  EXPECT_EQ(values, other);
+  EXPECT_EQ(values.size(), 3u);
+}
+
 TEST(Csv, TakesQuotedFieldsWithCommasQuotesAndLines) {
   EXPECT_THAT(*parse_csv("a,\"b, \"\"c\"\"\nd\",\r\n\n,e"),
               ElementsAre(ElementsAre("a", "b, \"c\"\nd", ""), ElementsAre("", "e")));
@@ -121,13 +134,15 @@ TEST_F(WorkloadTest, ReadsBothKindsOfCorporaAndJoinsNeighboursOfOneTitle) {
                                   "{\"id\":\"2\",\"title\":\"T\",\"text\":\"two\"}\n"
                                   "{\"id\":\"3\",\"title\":\"T\",\"text\":\"three\"}\n"
                                   "{\"id\":\"4\",\"title\":\"U\",\"text\":\"four\"}\n");
-  std::vector<uint32_t> tokens{10, 20, 15, 5};
-  const auto joined = join_neighbours(*read_corpus(lines), tokens, 30);
+  std::vector<CorpusDocument> paragraphs = *read_corpus(lines);
+  const uint32_t tokens[] = {10, 20, 15, 5};
+  for (size_t i = 0; i < 4; ++i) paragraphs[i].tokens = tokens[i];
+  const auto joined = join_neighbours(paragraphs, 30);
   ASSERT_EQ(joined.size(), 3u);
   EXPECT_EQ(joined[0].id, "1");
   EXPECT_EQ(joined[0].text, "one\ntwo");
   EXPECT_EQ(joined[1].id, "3");
-  EXPECT_THAT(tokens, ElementsAre(30, 15, 5));
+  EXPECT_EQ(joined[0].tokens, 30u);
 
   const std::string leads = write("b.json", "{\"Abacus\":{\"extract\":\"An abacus is\"}}");
   const auto documents = *read_corpus(leads);

@@ -1,5 +1,6 @@
 #include "services/controller/policy/adaptive.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 

@@ -40,7 +40,6 @@ class AdaptivePolicy : public EvictionPolicy {
   void on_evict(Tier, double) override {}
   void on_leave(const SegmentId& id) override;
   void clear() override;
-  bool admits_to_host(double priority, double victim) const override { return priority > victim; }
   bool looks_ahead() const override { return true; }
   uint64_t epoch() const override { return epoch_; }
 

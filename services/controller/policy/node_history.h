@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
-#include "common/ids.h"
+#include "services/controller/policy/policy.h"
 
 namespace ragcache::controller {
 
@@ -58,7 +58,7 @@ class NodeHistory {
   };
 
   const size_t departed_limit_;
-  absl::flat_hash_map<SegmentId, Slot> slots_;
+  absl::flat_hash_map<SegmentId, Slot, SegmentIdHash> slots_;
   Departed departed_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,15 @@
 namespace ragcache::controller {
 
 enum class Tier { kDevice, kHost };
+
+// Ids are hashes already.
+struct SegmentIdHash {
+  size_t operator()(const SegmentId& id) const {
+    size_t bits;
+    std::memcpy(&bits, id.bytes.data(), sizeof(bits));
+    return bits;
+  }
+};
 
 // One request's use of one node, as a policy sees it.
 struct NodeAccess {

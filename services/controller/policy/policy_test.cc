@@ -214,13 +214,6 @@ TEST(Adaptive, ChoosesALongHalfLifeForSteadyAndAShortOneForDriftingPopularity) {
   EXPECT_LE(drifting, 2'000);
 }
 
-TEST(Adaptive, AdmitsToTheHostWhatIsWorthMoreThanWhatGoesForIt) {
-  AdaptivePolicy policy({});
-  EXPECT_TRUE(policy.admits_to_host(2, 1));
-  EXPECT_FALSE(policy.admits_to_host(1, 2));
-  EXPECT_TRUE(policy.looks_ahead());
-}
-
 TEST(ShadowCache, KeepsTheHighestScoresThatFit) {
   ShadowCache cache;
   cache.set_capacity(250);

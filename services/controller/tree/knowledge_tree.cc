@@ -34,6 +34,7 @@ KnowledgeTree::Node* KnowledgeTree::find(const SegmentId& id) const {
 
 KnowledgeTree::Match KnowledgeTree::match(std::span<const SegmentSpec> chain) const {
   Match result;
+  for (const SegmentSpec& spec : chain) nodes_.prefetch(spec.id);
   for (const SegmentSpec& spec : chain) {
     const Node* node = find(spec.id);
     if (node == nullptr) break;
@@ -86,7 +87,6 @@ void KnowledgeTree::release(std::span<const SegmentSpec> chain) {
     Node* node = find(spec->id);
     RAG_CHECK(node != nullptr && node->users > 0);
     if (node->users == 1 && node->device == Residence::kPending) {
-      node->priority = policy_.priority(node->id, node->tokens, Tier::kHost);
       set_device(*node, Residence::kNone);
     }
     set_users(*node, node->users - 1);
@@ -146,9 +146,6 @@ void KnowledgeTree::evict_from_device(Node& node, std::vector<Move>& moves) {
   const bool copied = is_there(node.host) || copy_to_host(node, true, moves);
   ++(copied ? evictions_.demoted : evictions_.freed);
   moves.push_back({Move::Kind::kDropDevice, node.id, node.blocks});
-  update(node, [&] {
-    if (copied) node.priority = policy_.priority(node.id, node.tokens, Tier::kHost);
-  });
   set_device(node, Residence::kNone);
   remove_if_nowhere(node);
 }
@@ -235,8 +232,6 @@ std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
     } else {
       if (!is_there(node->device)) continue;
       if (!is_top) moves.push_back({Move::Kind::kDropDevice, node->id, node->blocks});
-      update(*node,
-             [&] { node->priority = policy_.priority(node->id, node->tokens, Tier::kHost); });
       set_device(*node, Residence::kNone);
     }
     remove_if_nowhere(*node);
@@ -381,7 +376,12 @@ bool KnowledgeTree::may_go(const Node& node, CandidateKind kind) const {
 void KnowledgeTree::set_device(Node& node, Residence to) {
   const Residence from = node.device;
   const bool was_cached = from == Residence::kReady || is_there(node.host);
-  update(node, [&] { node.device = to; });
+  update(node, [&] {
+    node.device = to;
+    if (!is_there(to) && is_there(node.host)) {
+      node.priority = policy_.priority(node.id, node.tokens, Tier::kHost);
+    }
+  });
   const bool is_cached = to == Residence::kReady || is_there(node.host);
   if (was_cached != is_cached) cached_tokens_ += is_cached ? node.tokens : -uint64_t{node.tokens};
   if (from == Residence::kReady) {

@@ -11,7 +11,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "common/ids.h"
 #include "services/controller/policy/policy.h"
 #include "services/controller/tree/candidates.h"
@@ -186,7 +185,7 @@ class KnowledgeTree {
   // By their ids, which are not stored twice.
   struct NodeHash {
     using is_transparent = void;
-    size_t operator()(const SegmentId& id) const { return absl::Hash<SegmentId>()(id); }
+    size_t operator()(const SegmentId& id) const { return SegmentIdHash()(id); }
     size_t operator()(const std::unique_ptr<Node>& node) const { return (*this)(node->id); }
   };
   struct NodeEqual {
