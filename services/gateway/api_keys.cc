@@ -5,6 +5,7 @@
 
 #include "common/http/message.h"
 #include "common/strings.h"
+#include "services/gateway/request/limits.h"
 
 namespace ragcache::gateway {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 constexpr size_t kMaxKeys = 10'000;
 constexpr size_t kMinKeyBytes = 8;
 constexpr size_t kMaxKeyBytes = 512;
-constexpr size_t kMaxTenantBytes = 64;
 
 // What follows "Bearer "; nothing if the header has another scheme.
 std::string_view token_of(std::string_view authorization) {

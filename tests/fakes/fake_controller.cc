@@ -1,5 +1,6 @@
 #include "tests/fakes/fake_controller.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -118,6 +119,11 @@ void FakeController::fail_status(grpc::Status failure) {
   status_failure_ = std::move(failure);
 }
 
+void FakeController::set_tree(pb::GetCacheTreeResponse tree) {
+  std::lock_guard lock(mutex_);
+  tree_ = std::move(tree);
+}
+
 grpc::ServerWriteReactor<pb::AnswerResponse>* FakeController::Answer(
     grpc::CallbackServerContext* context, const pb::AnswerRequest* request) {
   auto call = std::make_shared<FakeAnswer>(*request);
@@ -158,6 +164,18 @@ grpc::ServerUnaryReactor* FakeController::ClearCache(grpc::CallbackServerContext
   response->set_cleared_nodes(3);
   response->set_cleared_tokens(700);
   response->set_kept_nodes(1);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* FakeController::GetCacheTree(grpc::CallbackServerContext* context,
+                                                       const pb::GetCacheTreeRequest* request,
+                                                       pb::GetCacheTreeResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  std::lock_guard lock(mutex_);
+  *response = tree_;
+  const int told = std::min(tree_.nodes_size(), static_cast<int>(request->max_nodes()));
+  response->mutable_nodes()->DeleteSubrange(told, tree_.nodes_size() - told);
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

@@ -68,6 +68,8 @@ class FakeController : public controller::v1::ControllerService::CallbackService
 
   void set_status(controller::v1::GetStatusResponse status);
   void fail_status(grpc::Status failure);
+  // What GetCacheTree tells the first nodes of.
+  void set_tree(controller::v1::GetCacheTreeResponse tree);
   void stop() { server_->stop(Duration(0)); }
 
   grpc::ServerWriteReactor<controller::v1::AnswerResponse>* Answer(
@@ -78,6 +80,9 @@ class FakeController : public controller::v1::ControllerService::CallbackService
   grpc::ServerUnaryReactor* ClearCache(grpc::CallbackServerContext* context,
                                        const controller::v1::ClearCacheRequest* request,
                                        controller::v1::ClearCacheResponse* response) override;
+  grpc::ServerUnaryReactor* GetCacheTree(grpc::CallbackServerContext* context,
+                                         const controller::v1::GetCacheTreeRequest* request,
+                                         controller::v1::GetCacheTreeResponse* response) override;
 
  private:
   std::string folder_;
@@ -92,6 +97,7 @@ class FakeController : public controller::v1::ControllerService::CallbackService
   int64_t last_timeout_ms_ = 0;
   controller::v1::GetStatusResponse status_;
   grpc::Status status_failure_;
+  controller::v1::GetCacheTreeResponse tree_;
 
   std::unique_ptr<RpcServer> server_;  // ends first
 };

@@ -92,6 +92,32 @@ class GatewayTest : public testing::Test {
     return {retrieved(), delta("Bec"), delta("ause \"ü\"\n"), completed()};
   }
 
+  // A root, a document below it on both tiers and pinned, and one below that on its way.
+  static controller::v1::GetCacheTreeResponse cache_tree() {
+    using controller::v1::RESIDENCE_NONE, controller::v1::RESIDENCE_PENDING,
+        controller::v1::RESIDENCE_READY;
+    controller::v1::GetCacheTreeResponse tree;
+    tree.set_total_nodes(4);
+    const auto add = [&tree](char id, char parent, const char* document, uint32_t tokens) {
+      controller::v1::CacheNode& node = *tree.add_nodes();
+      node.set_segment_id(std::string(16, id));
+      if (parent != 0) node.set_parent_id(std::string(16, parent));
+      node.set_document_id(document);
+      node.set_tokens(tokens);
+      node.set_device(RESIDENCE_READY);
+      node.set_host(RESIDENCE_NONE);
+      return &node;
+    };
+    add('\x0a', 0, "", 20)->set_priority(2.5);
+    controller::v1::CacheNode* node = add('\x0b', '\x0a', "doc-1", 300);
+    node->set_host(RESIDENCE_READY);
+    node->set_kept(true);
+    node = add('\x0c', '\x0b', "say \"hi\"\\", 400);
+    node->set_device(RESIDENCE_PENDING);
+    node->set_users(2);
+    return tree;
+  }
+
   // After the gateway has stopped: a request is counted when its answer is already sent.
   std::string final_metrics() {
     app_->stop();

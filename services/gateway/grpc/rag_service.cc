@@ -6,8 +6,10 @@
 #include "common/status.h"
 #include "common/strings.h"
 #include "services/gateway/grpc/forward.h"
+#include "services/gateway/grpc/paths_forward.h"
 #include "services/gateway/grpc/upsert_forward.h"
 #include "services/gateway/request/answer.h"
+#include "services/gateway/request/cache.h"
 #include "services/gateway/request/document.h"
 #include "services/gateway/request/field_error.h"
 #include "services/gateway/request/filter.h"
@@ -36,16 +38,33 @@ grpc::ServerUnaryReactor* forward(Inbound inbound, const absl::Status& checked, 
   return call;
 }
 
-template <typename Request, typename Response>
-grpc::ServerUnaryReactor* forward_to_retrieval(
-    Inbound inbound, const absl::Status& checked,
-    UnaryMethod<RetrievalAsync, Request, Response> method, Request request, Response* response) {
-  RetrievalAsync* stub = inbound.services().stubs->retrieval->async();
+// The same with the service's answer as it is.
+template <typename Async, typename Request, typename Response>
+grpc::ServerUnaryReactor* forward_as_it_is(Inbound inbound, const absl::Status& checked,
+                                           Async* stub,
+                                           UnaryMethod<Async, Request, Response> method,
+                                           Request request, Response* response) {
   return forward(std::move(inbound), checked, stub, method, std::move(request), response,
                  [](Response& from, Response& to) {
                    to.Swap(&from);
                    return absl::OkStatus();
                  });
+}
+
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* forward_to_retrieval(
+    Inbound inbound, const absl::Status& checked,
+    UnaryMethod<RetrievalAsync, Request, Response> method, Request request, Response* response) {
+  RetrievalAsync* stub = inbound.services().stubs->retrieval->async();
+  return forward_as_it_is(std::move(inbound), checked, stub, method, std::move(request), response);
+}
+
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* forward_to_controller(
+    Inbound inbound, const absl::Status& checked,
+    UnaryMethod<ControllerAsync, Request, Response> method, Request request, Response* response) {
+  ControllerAsync* stub = inbound.services().stubs->controller->async();
+  return forward_as_it_is(std::move(inbound), checked, stub, method, std::move(request), response);
 }
 
 template <typename Response, typename Convert>
@@ -288,16 +307,29 @@ grpc::ServerUnaryReactor* RagService::GetCacheStats(Context* context,
                         });
 }
 
+grpc::ServerUnaryReactor* RagService::GetCacheTree(Context* context,
+                                                   const cpb::GetCacheTreeRequest* request,
+                                                   cpb::GetCacheTreeResponse* response) {
+  cpb::GetCacheTreeRequest wanted = *request;
+  const absl::Status checked = check_cache_tree(wanted);
+  return forward_to_controller(Inbound(services_, context, "GetCacheTree", Access::kAdmin), checked,
+                               &ControllerAsync::GetCacheTree, std::move(wanted), response);
+}
+
 grpc::ServerUnaryReactor* RagService::ClearCache(Context* context,
                                                  const cpb::ClearCacheRequest* request,
                                                  cpb::ClearCacheResponse* response) {
-  Inbound inbound(services_, context, "ClearCache", Access::kAdmin);
-  ControllerAsync* stub = services_.stubs->controller->async();
-  return forward(std::move(inbound), absl::OkStatus(), stub, &ControllerAsync::ClearCache, *request,
-                 response, [](cpb::ClearCacheResponse& from, cpb::ClearCacheResponse& to) {
-                   to.Swap(&from);
-                   return absl::OkStatus();
-                 });
+  return forward_to_controller(Inbound(services_, context, "ClearCache", Access::kAdmin),
+                               absl::OkStatus(), &ControllerAsync::ClearCache, *request, response);
+}
+
+grpc::ServerUnaryReactor* RagService::UpdateCachePaths(Context* context,
+                                                       const v1::UpdateCachePathsRequest* request,
+                                                       v1::UpdateCachePathsResponse* response) {
+  const RagLimits limits = {.default_top_k = services_.config.default_top_k,
+                            .max_top_k = services_.config.max_top_k};
+  return new PathsForward(Inbound(services_, context, "UpdateCachePaths", Access::kAdmin),
+                          to_answers(*request, limits), response);
 }
 
 }  // namespace ragcache::gateway

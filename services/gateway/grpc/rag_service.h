@@ -50,9 +50,15 @@ class RagService final : public v1::RagService::CallbackService {
                                       controller::v1::GetStatusResponse* response) override;
   grpc::ServerUnaryReactor* GetCacheStats(Context* context, const v1::GetCacheStatsRequest* request,
                                           v1::GetCacheStatsResponse* response) override;
+  grpc::ServerUnaryReactor* GetCacheTree(Context* context,
+                                         const controller::v1::GetCacheTreeRequest* request,
+                                         controller::v1::GetCacheTreeResponse* response) override;
   grpc::ServerUnaryReactor* ClearCache(Context* context,
                                        const controller::v1::ClearCacheRequest* request,
                                        controller::v1::ClearCacheResponse* response) override;
+  grpc::ServerUnaryReactor* UpdateCachePaths(Context* context,
+                                             const v1::UpdateCachePathsRequest* request,
+                                             v1::UpdateCachePathsResponse* response) override;
 
  private:
   Services& services_;

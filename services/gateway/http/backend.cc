@@ -38,6 +38,10 @@ Answer<cpb::ClearCacheResponse> clear_cache(Call& call) {
   return call_controller(call, &ControllerAsync::ClearCache, cpb::ClearCacheRequest());
 }
 
+Answer<cpb::GetCacheTreeResponse> get_cache_tree(Call& call, cpb::GetCacheTreeRequest request) {
+  return call_controller(call, &ControllerAsync::GetCacheTree, std::move(request));
+}
+
 Answer<rpb::GetDocumentsResponse> get_documents(Call& call, rpb::GetDocumentsRequest request) {
   return call_retrieval(call, &RetrievalAsync::GetDocuments, std::move(request));
 }

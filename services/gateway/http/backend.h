@@ -21,6 +21,8 @@ using Answer = boost::asio::awaitable<absl::StatusOr<Response>>;
 
 Answer<controller::v1::GetStatusResponse> get_status(Call& call);
 Answer<controller::v1::ClearCacheResponse> clear_cache(Call& call);
+Answer<controller::v1::GetCacheTreeResponse> get_cache_tree(
+    Call& call, controller::v1::GetCacheTreeRequest request);
 Answer<retrieval::v1::GetDocumentsResponse> get_documents(
     Call& call, retrieval::v1::GetDocumentsRequest request);
 Answer<retrieval::v1::ListDocumentsResponse> list_documents(

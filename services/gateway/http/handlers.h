@@ -35,7 +35,13 @@ boost::asio::awaitable<absl::Status> handle_readyz(Call& call);
 boost::asio::awaitable<absl::Status> handle_metrics(Call& call);
 boost::asio::awaitable<absl::Status> handle_models(Call& call);
 boost::asio::awaitable<absl::Status> handle_model(Call& call);
+
+// cache.cc
 boost::asio::awaitable<absl::Status> handle_cache(Call& call);
+boost::asio::awaitable<absl::Status> handle_cache_tree(Call& call);
 boost::asio::awaitable<absl::Status> handle_clear_cache(Call& call);
+boost::asio::awaitable<absl::Status> handle_warm_paths(Call& call);
+boost::asio::awaitable<absl::Status> handle_pin_paths(Call& call);
+boost::asio::awaitable<absl::Status> handle_unpin_paths(Call& call);
 
 }  // namespace ragcache::gateway

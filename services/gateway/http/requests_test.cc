@@ -43,16 +43,29 @@ class RequestsTest : public GatewayTest {
 TEST_F(RequestsTest, WantKeysAndPassTheTenantOn) {
   start_with_keys("acme:key-of-acme\nother:key-of-other\n");
   controller_.script(answer());
-  for (const auto& [method, path] :
-       {std::pair("POST", "/v1/chat/completions"), std::pair("POST", "/v1/completions"),
-        std::pair("POST", "/v1/embeddings"), std::pair("POST", "/v1/search"),
-        std::pair("GET", "/v1/models"), std::pair("GET", "/v1/models/x"),
-        std::pair("POST", "/v1/documents"), std::pair("GET", "/v1/documents"),
-        std::pair("PUT", "/v1/documents/x"), std::pair("GET", "/v1/documents/x"),
-        std::pair("DELETE", "/v1/documents/x"), std::pair("POST", "/v1/documents/delete"),
-        std::pair("GET", "/v1/corpora"), std::pair("PUT", "/v1/corpora/x"),
-        std::pair("GET", "/v1/corpora/x"), std::pair("DELETE", "/v1/corpora/x"),
-        std::pair("GET", "/admin/cache"), std::pair("POST", "/admin/cache/clear")}) {
+  for (const auto& [method, path] : {std::pair("POST", "/v1/chat/completions"),
+                                     std::pair("POST", "/v1/completions"),
+                                     std::pair("POST", "/v1/embeddings"),
+                                     std::pair("POST", "/v1/search"),
+                                     std::pair("GET", "/v1/models"),
+                                     std::pair("GET", "/v1/models/x"),
+                                     std::pair("POST", "/v1/documents"),
+                                     std::pair("GET", "/v1/documents"),
+                                     std::pair("PUT", "/v1/documents/x"),
+                                     std::pair("GET", "/v1/documents/x"),
+                                     std::pair("DELETE", "/v1/documents/x"),
+                                     std::pair("POST", "/v1/documents/delete"),
+                                     std::pair("GET", "/v1/corpora"),
+                                     std::pair("PUT", "/v1/corpora/x"),
+                                     std::pair("GET", "/v1/corpora/x"),
+                                     std::pair("DELETE", "/v1/corpora/x"),
+                                     std::pair("GET", "/admin/cache"),
+                                     std::pair("GET", "/admin/cache/stats"),
+                                     std::pair("GET", "/admin/cache/tree"),
+                                     std::pair("POST", "/admin/cache/clear"),
+                                     std::pair("POST", "/admin/cache/warm"),
+                                     std::pair("POST", "/admin/cache/pin"),
+                                     std::pair("POST", "/admin/cache/unpin")}) {
     for (http::Headers headers : {http::Headers{}, {{"Authorization", "Bearer wrong-key"}}}) {
       const http::Response refused = send(method, path, "{}", "application/json", headers);
       EXPECT_EQ(refused.status, 401u) << method << " " << path;

@@ -41,7 +41,12 @@ constexpr Route kRoutes[] = {
     {"GET", "/readyz", handle_readyz, Access::kOpen},
     {"GET", "/metrics", handle_metrics, Access::kOpen},
     {"GET", "/admin/cache", handle_cache, Access::kAdmin},
+    {"GET", "/admin/cache/stats", handle_cache, Access::kAdmin},
+    {"GET", "/admin/cache/tree", handle_cache_tree, Access::kAdmin},
     {"POST", "/admin/cache/clear", handle_clear_cache, Access::kAdmin},
+    {"POST", "/admin/cache/warm", handle_warm_paths, Access::kAdmin},
+    {"POST", "/admin/cache/pin", handle_pin_paths, Access::kAdmin},
+    {"POST", "/admin/cache/unpin", handle_unpin_paths, Access::kAdmin},
 };
 
 absl::StatusOr<std::string> authenticate(const Services& services, Access access,

@@ -20,28 +20,6 @@ OutJson model_json(const ModelInfo& model) {
           {"context_tokens", model.context_tokens}};
 }
 
-OutJson cache_json(const pb::GetStatusResponse& status) {
-  const pb::CacheStats& cache = status.cache();
-  return {{"policy", cache.policy()},
-          {"block_tokens", status.block_tokens()},
-          {"blocks",
-           {{"total", cache.total_blocks()},
-            {"free", cache.free_blocks()},
-            {"reserved", cache.reserved_blocks()},
-            {"cached", cache.cached_blocks()}}},
-          {"nodes", cache.nodes()},
-          {"pinned_nodes", cache.pinned_nodes()},
-          {"cached_tokens", cache.cached_tokens()},
-          {"queried_prefix_tokens", cache.queried_prefix_tokens()},
-          {"hit_prefix_tokens", cache.hit_prefix_tokens()},
-          {"evicted_nodes", cache.evicted_nodes()},
-          {"ledger_mismatches", cache.ledger_mismatches()},
-          {"documents", status.documents()},
-          {"index_kind", status.index_kind()},
-          {"running_requests", status.running_requests()},
-          {"waiting_requests", status.waiting_requests()}};
-}
-
 }  // namespace
 
 awaitable<absl::Status> handle_livez(Call& call) {
@@ -82,22 +60,6 @@ awaitable<absl::Status> handle_model(Call& call) {
   absl::StatusOr<ModelInfo> model = co_await backend::find_model(call, std::move(name));
   if (!model.ok()) co_return model.status();
   OutJson value = model_json(*model);
-  co_return co_await respond_json(call, std::move(value));
-}
-
-awaitable<absl::Status> handle_cache(Call& call) {
-  absl::StatusOr<pb::GetStatusResponse> status = co_await backend::get_status(call);
-  if (!status.ok()) co_return status.status();
-  OutJson value = cache_json(*status);
-  co_return co_await respond_json(call, std::move(value));
-}
-
-awaitable<absl::Status> handle_clear_cache(Call& call) {
-  absl::StatusOr<pb::ClearCacheResponse> cleared = co_await backend::clear_cache(call);
-  if (!cleared.ok()) co_return cleared.status();
-  OutJson value = {{"cleared_nodes", cleared->cleared_nodes()},
-                   {"cleared_tokens", cleared->cleared_tokens()},
-                   {"kept_nodes", cleared->kept_nodes()}};
   co_return co_await respond_json(call, std::move(value));
 }
 

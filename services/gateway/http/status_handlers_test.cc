@@ -49,35 +49,6 @@ TEST_F(StatusHandlersTest, AnswersUnknownPathsInTheShapeOfOpenAi) {
   EXPECT_EQ(wrong.headers.get("allow"), "POST");
 }
 
-TEST_F(StatusHandlersTest, ShowsAndClearsTheCache) {
-  start();
-  controller::v1::GetStatusResponse status;
-  status.mutable_cache()->set_total_blocks(10);
-  status.mutable_cache()->set_free_blocks(4);
-  status.mutable_cache()->set_reserved_blocks(1);
-  status.mutable_cache()->set_cached_blocks(5);
-  status.mutable_cache()->set_policy("lru");
-  controller_.set_status(status);
-  const json cache = json_of(send("GET", "/admin/cache"));
-  EXPECT_EQ(cache["blocks"], (json{{"total", 10}, {"free", 4}, {"reserved", 1}, {"cached", 5}}));
-  EXPECT_EQ(cache["policy"], "lru");
-  EXPECT_EQ(json_of(send("POST", "/admin/cache/clear")),
-            (json{{"cleared_nodes", 3}, {"cleared_tokens", 700}, {"kept_nodes", 1}}));
-}
-
-TEST_F(StatusHandlersTest, KeepsTheCacheBehindTheKey) {
-  start({.admin_key = "secret"});
-  EXPECT_EQ(send("GET", "/livez").status, 200u);
-  for (const char* given :
-       {"", "Bearer ", "Bearer secre", "Bearer secret2", "secret", "Basic secret"}) {
-    const http::Response refused = send("GET", "/admin/cache", "", "", {{"Authorization", given}});
-    EXPECT_EQ(refused.status, 401u) << given;
-    EXPECT_EQ(json_of(refused)["error"]["code"], "invalid_api_key");
-  }
-  EXPECT_EQ(send("POST", "/admin/cache/clear").status, 401u);
-  EXPECT_EQ(send("GET", "/admin/cache", "", "", {{"Authorization", "bearer secret"}}).status, 200u);
-}
-
 TEST_F(StatusHandlersTest, RefusesABadConfiguration) {
   const auto start_with = [this](Config config) {
     config.controller_address = controller_.address();

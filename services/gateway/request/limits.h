@@ -41,5 +41,9 @@ inline constexpr int kMaxMetadataFields = 64;
 inline constexpr int kMaxFieldValues = 256;
 inline constexpr int kMaxConditions = 32;
 
+inline constexpr int kMaxCachePaths = 256;
+inline constexpr size_t kMaxTenantBytes = 64;
+inline constexpr uint32_t kDefaultTreeNodes = 10'000;
+inline constexpr uint32_t kMaxTreeNodes = 100'000;
 
 }  // namespace ragcache::gateway
