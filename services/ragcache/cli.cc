@@ -122,19 +122,87 @@ class Commands {
   }
 
   void add_cache() {
-    CLI::App* command = cli_.add_subcommand("cache", "Look at the KV cache or empty it");
-    command->footer("Examples:\n  ragcache cache stats\n  ragcache cache clear");
+    CLI::App* command = cli_.add_subcommand("cache", "Look at the KV cache, fill it or empty it");
+    command->footer(
+        "Examples:\n"
+        "  ragcache cache stats\n"
+        "  ragcache cache tree\n"
+        "  ragcache cache pin --document handbook --document prices\n\n"
+        "`ragcache cache COMMAND --help` tells more.");
     command->require_subcommand(1);
-    CLI::App* stats = command->add_subcommand("stats", "Blocks, nodes, hits and evictions");
-    add_common(stats, server_, json_);
-    stats->add_option("--admin-key", admin_key_, "if the gateway asks for one");
-    stats->callback(
-        [this] { run_ = [this] { return report(cache_stats(server_, admin_key_, json_)); }; });
-    CLI::App* clear = command->add_subcommand("clear", "Free all that no running request uses");
-    add_common(clear, server_, json_);
-    clear->add_option("--admin-key", admin_key_, "if the gateway asks for one");
-    clear->callback(
-        [this] { run_ = [this] { return report(cache_clear(server_, admin_key_, json_)); }; });
+
+    CLI::App* stats = command->add_subcommand("stats", "Blocks, hits and evictions of both tiers");
+    stats->footer("Examples:\n  ragcache cache stats\n  ragcache cache stats --json");
+    add_cache_common(stats, cache_);
+    stats->callback([this] { run_ = [this] { return report(cache_stats(cache_)); }; });
+
+    CLI::App* clear =
+        command->add_subcommand("clear", "Free all that is neither pinned nor in use");
+    clear->footer("Examples:\n  ragcache cache clear");
+    add_cache_common(clear, cache_);
+    clear->callback([this] { run_ = [this] { return report(cache_clear(cache_)); }; });
+
+    CLI::App* tree = command->add_subcommand("tree", "Show the knowledge tree");
+    tree->footer(
+        "As text, a node a line below its parent: document, tokens, tiers (D device, H host, d "
+        "and\n"
+        "h on its way there), users, whether it is pinned, priority.\n\n"
+        "Examples:\n"
+        "  ragcache cache tree --max-nodes 100\n"
+        "  ragcache cache tree --format dot | dot -Tsvg > tree.svg");
+    tree->add_option("--format", cache_tree_.format, "how it is shown")
+        ->check(CLI::IsMember({"text", "json", "dot"}))
+        ->capture_default_str();
+    tree->add_option("--max-nodes", cache_tree_.max_nodes,
+                     "show at most so many, the upper ones first; default 10000");
+    add_cache_common(tree, cache_tree_);
+    tree->callback([this] { run_ = [this] { return report(cache_tree(cache_tree_)); }; });
+
+    add_cache_paths(command, "warm", "Compute the KV of documents before anybody asks",
+                    "What is cached already is not computed again.");
+    add_cache_paths(
+        command, "pin", "Compute the KV of documents and keep it",
+        "A pinned path is not evicted and not cleared. The memory it takes is not there\n"
+        "for other documents; leave room for the longest request.");
+    add_cache_paths(command, "unpin", "Let the KV of pinned documents go again",
+                    "It stays cached until its turn to be evicted comes.");
+  }
+
+  void add_cache_paths(CLI::App* cache, const std::string& action, const std::string& summary,
+                       const std::string& note) {
+    CLI::App* command = cache->add_subcommand(action, summary);
+    const std::string call = "  ragcache cache " + action;
+    command->footer(
+        "A path is a list of documents in the order in which they stand in a prompt: another "
+        "order\n"
+        "is another path. " +
+        note + "\n\nExamples:\n" + call + " --document handbook --document prices\n" + call +
+        " --corpus wiki --document zebra\n" + call +
+        " --file paths.jsonl     # [\"handbook\", \"prices\"] a line");
+    CLI::Option* document = command->add_option("--document", cache_paths_.documents,
+                                                "a document; repeat for more, in prompt order");
+    command
+        ->add_option("--file", cache_paths_.file,
+                     "paths instead, a JSON array of ids a line; - reads standard input")
+        ->excludes(document);
+    command->add_option("--corpus", cache_paths_.corpus, "the documents' corpus");
+    command->add_option("--tenant", cache_paths_.tenant,
+                        "whose KV it is, where tenants share none");
+    command->add_option("--system", cache_paths_.system,
+                        "the system message before them, instead of the service's own");
+    add_cache_common(command, cache_paths_);
+    command->callback([this, action] {
+      run_ = [this, action] {
+        cache_paths_.action = action;
+        return report(cache_paths(cache_paths_));
+      };
+    });
+  }
+
+  static void add_cache_common(CLI::App* command, CacheCommand& cache) {
+    command->add_option("--admin-key", cache.admin_key, "if the gateway asks for one")
+        ->envname("RAGCACHE_ADMIN_KEY");
+    add_common(command, cache.server, cache.json);
   }
 
   static void add_api_key(CLI::App* command, std::string& api_key) {
@@ -157,8 +225,10 @@ class Commands {
 
   IngestCommand ingest_;
   AskCommand ask_;
+  CacheCommand cache_;
+  CacheTreeCommand cache_tree_;
+  CachePathsCommand cache_paths_;
   std::string server_ = kDefaultServer;
-  std::string admin_key_;
   bool json_ = false;
 };
 

@@ -43,7 +43,30 @@ struct AskCommand {
 absl::Status ask(const AskCommand& command);
 
 absl::Status show_status(const std::string& server, bool json);
-absl::Status cache_stats(const std::string& server, const std::string& admin_key, bool json);
-absl::Status cache_clear(const std::string& server, const std::string& admin_key, bool json);
+
+// What all commands about the cache have.
+struct CacheCommand {
+  std::string server = kDefaultServer;
+  std::string admin_key;
+  bool json = false;
+};
+absl::Status cache_stats(const CacheCommand& command);
+absl::Status cache_clear(const CacheCommand& command);
+
+struct CacheTreeCommand : CacheCommand {
+  std::string format = "text";  // or json, dot; --json is json
+  std::optional<uint32_t> max_nodes;
+};
+absl::Status cache_tree(const CacheTreeCommand& command);
+
+struct CachePathsCommand : CacheCommand {
+  std::string action;                  // warm, pin or unpin
+  std::vector<std::string> documents;  // one path, or
+  std::string file;                    // a path a line, each an array of ids; "-": standard input
+  std::string corpus;
+  std::string tenant;
+  std::string system;
+};
+absl::Status cache_paths(const CachePathsCommand& command);
 
 }  // namespace ragcache

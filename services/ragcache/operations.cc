@@ -9,15 +9,6 @@ namespace {
 
 using nlohmann::json;
 
-http::ClientRequest request_of(const std::string& method, const std::string& target,
-                               const std::string& admin_key = "") {
-  http::ClientRequest request;
-  request.method = method;
-  request.target = target;
-  if (!admin_key.empty()) request.headers.add("Authorization", "Bearer " + admin_key);
-  return request;
-}
-
 void print(const json& object) {
   for (const auto& [key, value] : object.items()) {
     std::printf("%-24s %s\n", key.c_str(),
@@ -29,7 +20,7 @@ void print(const json& object) {
 
 absl::Status show_status(const std::string& server, bool as_json) {
   RAG_ASSIGN_OR_RETURN(auto client, http::Client::create(server));
-  RAG_ASSIGN_OR_RETURN(const auto response, client.fetch(request_of("GET", "/readyz")));
+  RAG_ASSIGN_OR_RETURN(const auto response, client.fetch({.target = "/readyz"}));
   // "Not ready" is an answer too, and says why.
   const json body = json::parse(response.body, nullptr, false);
   if (!body.is_object()) return error_of(response);
@@ -39,28 +30,6 @@ absl::Status show_status(const std::string& server, bool as_json) {
     print(body);
   }
   if (response.status >= 400) return absl::UnavailableError("the service is not ready");
-  return absl::OkStatus();
-}
-
-absl::Status cache_stats(const std::string& server, const std::string& admin_key, bool as_json) {
-  RAG_ASSIGN_OR_RETURN(const json body,
-                       call_json(server, request_of("GET", "/admin/cache", admin_key)));
-  if (as_json) {
-    std::printf("%s\n", body.dump().c_str());
-  } else {
-    print(body);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status cache_clear(const std::string& server, const std::string& admin_key, bool as_json) {
-  RAG_ASSIGN_OR_RETURN(const json body,
-                       call_json(server, request_of("POST", "/admin/cache/clear", admin_key)));
-  if (as_json) {
-    std::printf("%s\n", body.dump().c_str());
-  } else {
-    print(body);
-  }
   return absl::OkStatus();
 }
 

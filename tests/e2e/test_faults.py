@@ -246,7 +246,8 @@ class CommandLine(unittest.TestCase):
         self.assertIn(str(server.state_dir), error)
 
     def test_every_command_has_help_with_an_example(self):
-        for command in ([], ["serve"], ["ingest"], ["ask"], ["status"], ["cache"]):
+        for command in ([], ["serve"], ["ingest"], ["ask"], ["status"], ["cache"],
+                        *(["cache", c] for c in ("stats", "tree", "clear", "warm", "pin", "unpin"))):
             with self.subTest(command=command):
                 code, text, _ = run_cli(*command, "--help")
                 self.assertEqual(code, 0)
