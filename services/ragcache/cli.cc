@@ -162,8 +162,7 @@ class Commands {
                     "What is cached already is not computed again.");
     add_cache_paths(
         command, "pin", "Compute the KV of documents and keep it",
-        "A pinned path is not evicted and not cleared. The memory it takes is not there\n"
-        "for other documents; leave room for the longest request.");
+        "A pinned path is evicted after all others and not cleared.");
     add_cache_paths(command, "unpin", "Let the KV of pinned documents go again",
                     "It stays cached until its turn to be evicted comes.");
   }

@@ -18,12 +18,12 @@ REQUESTS = 100
 class Recovery(unittest.TestCase):
 
     def setUp(self):
-        self.draw = random.Random(int(os.environ.get("RAG_SEED", time.time_ns() % 2**32)))
-        begin = time.monotonic()
+        seed = int(os.environ.get("RAG_SEED", time.time_ns() % 2**32))
+        print(f"seed {seed} (RAG_SEED)", file=sys.stderr)
+        self.draw = random.Random(seed)
         # The device holds a third of the documents, the host all of them.
         self.cluster = Cluster(worker={
             "kv_memory_mib": 24, "host_memory_mib": 128, "deterministic": True})
-        self.start_s = time.monotonic() - begin
         self.addCleanup(self.cluster.stop)
         self.worker = self.cluster.processes[0]
         self.arena = self.cluster.arena
