@@ -1,7 +1,7 @@
 // What the engine adds to the model: a cache hit's time to its first token beside the bare prefill
 // of its tail at that position, the same from the host beside that and the copy alone, how much of
 // a slow copy hides behind the computation, and how long streams wait while a long prompt enters.
-// Usage: services_worker_engine_bench MODEL.gguf [THREADS]
+// Usage: services_worker_engine_bench MODEL.gguf [THREADS [hits|host|streams]]
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,11 +41,13 @@ uint32_t blocks_of(size_t tokens) {
 }
 
 struct Bench {
-  explicit Bench(LlamaModel& a_model, std::optional<double> throttle_mib_s = std::nullopt)
+  // `group` and `throttle_mib_s` are its transfers'.
+  explicit Bench(LlamaModel& a_model, int64_t group = Copier::kGroupLayers,
+                 std::optional<double> throttle_mib_s = std::nullopt)
       : model(a_model),
-        arena(*HostArena::open(arena_path, model.fingerprint(), model.kv_layout(), kHostBlocks)),
+        arena(*HostArena::open(arena_path(), model.fingerprint(), model.kv_layout(), kHostBlocks)),
         transfers(
-            Copier(model.kv_layout(), pool.memory(), arena), [] {}, throttle_mib_s),
+            Copier(model.kv_layout(), pool.memory(), arena, group), [] {}, throttle_mib_s),
         engine(
             model, std::move(pool), {kMaxBatchTokens}, metrics, steady_now,
             Engine::Host{.arena = arena,
@@ -57,10 +59,7 @@ struct Bench {
     engine.take_events();
   }
 
-  ~Bench() {
-    transfers.stop();
-    unlink(arena_path.c_str());
-  }
+  ~Bench() { transfers.stop(); }
 
   Generate make(const std::string& id, size_t prefix, size_t tail, uint32_t max_tokens) {
     const std::vector<uint32_t> tokens = some_tokens(prefix, 1);
@@ -98,7 +97,9 @@ struct Bench {
     }
   }
 
-  std::string arena_path = absl::StrCat("/dev/shm/ragcache-bench-", getpid());
+  // One for all: what the first one saves is there for the others.
+  static std::string arena_path() { return absl::StrCat("/dev/shm/ragcache-bench-", getpid()); }
+
   LlamaModel& model;
   BlockPool pool = *BlockPool::create(model.kv_layout(), kBlocks);
   HostArena arena;
@@ -148,64 +149,87 @@ void hits(LlamaModel& model) {
   print("its tail alone at that position", bare);
 }
 
-// The prefix goes to the host; each round takes it from there, and from the device.
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Hits on the host, and of each the share of its copy's time that the computation did not wait.
+struct HostHits {
+  std::vector<double> seconds;
+  std::vector<double> copy_seconds;
+  std::vector<double> hidden;
+
+  HostHits(LlamaModel& model, int64_t group, std::optional<double> throttle_mib_s) {
+    Bench bench(model, group, throttle_mib_s);
+    const SegmentId id = bench.make("h", kPrefix, kTail, 1).segments[0].id;
+    for (int round = 0; round <= kRounds; ++round) {
+      const double hit = bench.time_hit(Tier::kHost);
+      bench.settle();
+      bench.take(Drop{{id}, Tier::kDevice});
+      if (round == 0) continue;  // touches the memory
+      seconds.push_back(hit);
+      copy_seconds.push_back(to_seconds(bench.load.end - bench.load.start));
+      double stalled = 0;
+      for (size_t l = 0; l < bench.load.read.size(); ++l) {
+        stalled += to_seconds(bench.load.read[l] - bench.load.reached[l]);
+      }
+      hidden.push_back(1 - stalled / copy_seconds.back());
+    }
+  }
+};
+
 void host_hits(LlamaModel& model) {
-  Bench bench(model);
-  const SegmentId id = bench.make("c", kPrefix, kTail, 1).segments[0].id;
-  bench.take(bench.make("c", kPrefix, kTail, 1));
-  const double cold = bench.until_token("c");
-  bench.take(Replicate{{id}});
-  bench.settle();
-  BlockPool target = *BlockPool::create(model.kv_layout(), blocks_of(kPrefix));
-  Copier copier(model.kv_layout(), target.memory(), bench.arena);
-  std::vector<double> device, host, copy;
-  for (int round = 0; round < kRounds; ++round) {
-    device.push_back(bench.time_hit(Tier::kDevice));
-    bench.take(Drop{{id}, Tier::kDevice});
-    // The copy alone, into memory that a first round has touched.
+  std::vector<double> device, copy, host;
+  {
+    Bench bench(model);
+    const Generate cold = bench.make("c", kPrefix, kTail, 1);
+    const SegmentId id = cold.segments[0].id;
+    bench.take(cold);
+    std::printf("computed: %.0f ms\n", bench.until_token("c") * 1e3);
+    bench.take(Replicate{{id}});
+    bench.settle();
+    BlockPool target = *BlockPool::create(model.kv_layout(), blocks_of(kPrefix));
+    Copier copier(model.kv_layout(), target.memory(), bench.arena);
     Transfer::Piece piece{.host = {.key = {.id = id}}, .verify = true};
     for (uint32_t i = 0; i < blocks_of(kPrefix); ++i) {
       piece.host.blocks.push_back(static_cast<int32_t>(i));  // the arena's first copy
       piece.device_blocks.push_back(static_cast<int32_t>(i));
     }
-    Transfer alone(Transfer::Kind::kLoad, 0, {piece}, model.kv_layout());
-    const TimePoint start = steady_now();
-    while (!copier.advance(alone)) {
+    for (int round = 0; round <= kRounds; ++round) {
+      const double hit = bench.time_hit(Tier::kDevice);
+      Transfer alone(Transfer::Kind::kLoad, 0, {piece}, model.kv_layout());
+      const TimePoint start = steady_now();
+      while (!copier.advance(alone)) {
+      }
+      const double copied = to_seconds(steady_now() - start);
+      bench.take(Drop{{id}, Tier::kDevice});
+      const double loaded = bench.time_hit(Tier::kHost);
+      if (round == 0) continue;  // touches the memory
+      device.push_back(hit);
+      copy.push_back(copied);
+      host.push_back(loaded);
     }
-    copy.push_back(to_seconds(steady_now() - start));
-    host.push_back(bench.time_hit(Tier::kHost));
     bench.settle();
   }
   print("hit on the device, to the first token", device);
   print("its copy alone, with checksums", copy);
   print("hit on the host", host);
-  std::printf("computed: %.1f ms\n", cold * 1e3);
-
+  std::printf("  %.2f of both together\n", median(host) / (median(device) + median(copy)));
   // As slow a copy as just fits behind the computation.
-  std::sort(device.begin(), device.end());
-  const double seconds = device[device.size() / 2] * 0.9;
-  Bench slow(model, static_cast<double>(blocks_of(kPrefix)) *
-                        static_cast<double>(model.kv_layout().block_bytes()) / seconds / (1 << 20));
-  slow.take(slow.make("c", kPrefix, kTail, 1));
-  slow.until_token("c");
-  slow.take(Replicate{{id}});
-  slow.settle();
-  std::vector<double> hidden, hit;
-  for (int round = 0; round < kRounds; ++round) {
-    slow.take(Drop{{id}, Tier::kDevice});
-    hit.push_back(slow.time_hit(Tier::kHost));
-    slow.settle();
-    double stalled = 0;
-    for (size_t l = 0; l < slow.load.read.size(); ++l) {
-      stalled += to_seconds(slow.load.read[l] - slow.load.reached[l]);
-    }
-    hidden.push_back(1 - stalled / to_seconds(slow.load.end - slow.load.start));
+  const double slow_mib_s = static_cast<double>(blocks_of(kPrefix)) *
+                            static_cast<double>(model.kv_layout().block_bytes()) /
+                            (median(device) * 0.9) / (1 << 20);
+  for (const int64_t group : {1, 2, 4, 8, 30}) {
+    const HostHits fast(model, group, std::nullopt);
+    print(absl::StrCat("hit on the host, groups of ", group).c_str(), fast.seconds);
+    std::printf("  of its %.0f ms %.0f %% hidden\n", median(fast.copy_seconds) * 1e3,
+                median(fast.hidden) * 100);
+    const HostHits slow(model, group, slow_mib_s);
+    print("  with a slow copy", slow.seconds);
+    std::printf("  of its %.0f ms %.0f %% hidden\n", median(slow.copy_seconds) * 1e3,
+                median(slow.hidden) * 100);
   }
-  print("hit on the host, slow copy", hit);
-  std::sort(hidden.begin(), hidden.end());
-  std::printf("of its %.0f ms %.0f %% hidden (%.0f to %.0f)\n",
-              to_seconds(slow.load.end - slow.load.start) * 1e3, hidden[kRounds / 2] * 100,
-              hidden.front() * 100, hidden.back() * 100);
 }
 
 void streams(LlamaModel& model) {
@@ -228,7 +252,7 @@ void streams(LlamaModel& model) {
   std::printf("its prefill beside the streams: %.0f ms\n", to_seconds(steady_now() - start) * 1e3);
 }
 
-int run(const char* path, int threads) {
+int run(const char* path, int threads, const std::string& part) {
   const auto file = ModelFiles::open(path);
   if (!file.ok()) {
     std::fprintf(stderr, "%s\n", file.status().ToString().c_str());
@@ -241,9 +265,11 @@ int run(const char* path, int threads) {
     return 1;
   }
   LlamaModel model(*std::move(weights), kMaxBatchTokens, pool, kernels::KvType::kF16);
-  hits(model);
-  host_hits(model);
-  streams(model);
+  const auto wanted = [&](const char* name) { return part.empty() || part == name; };
+  if (wanted("hits")) hits(model);
+  if (wanted("host")) host_hits(model);
+  if (wanted("streams")) streams(model);
+  unlink(Bench::arena_path().c_str());
   return 0;
 }
 
@@ -252,9 +278,10 @@ int run(const char* path, int threads) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: %s MODEL.gguf [THREADS]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s MODEL.gguf [THREADS [hits|host|streams]]\n", argv[0]);
     return 2;
   }
-  return ragcache::worker::run(
-      argv[1], argc > 2 ? std::atoi(argv[2]) : ragcache::kernels::ThreadPool::default_threads());
+  const int threads =
+      argc > 2 ? std::atoi(argv[2]) : ragcache::kernels::ThreadPool::default_threads();
+  return ragcache::worker::run(argv[1], threads, argc > 3 ? argv[3] : "");
 }

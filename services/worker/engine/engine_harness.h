@@ -307,7 +307,6 @@ class Harness {
     for (const auto& entry : page.entries) {
       EXPECT_TRUE(entry.on_device || entry.on_host);
       if (entry.on_device) {
-        EXPECT_TRUE(!entry.parent.has_value() || cached_.contains(*entry.parent));
         cached_[entry.id] = entry.blocks;
         cached_blocks_ += entry.blocks;
         free_ -= entry.blocks;

@@ -9,9 +9,6 @@
 namespace ragcache::worker {
 namespace {
 
-// Layers that are copied before the next look at the order's state. Few, for a request computes
-// with the first ones; not one, for each group costs a wake-up (engine_bench).
-constexpr int64_t kGroupLayers = 2;
 // A copy that makes no progress for this long is not waited for any longer.
 constexpr Duration kPatience = std::chrono::seconds(30);
 
@@ -26,14 +23,16 @@ Transfer::Transfer(Kind kind, uint64_t number, std::vector<Piece> a_pieces,
   }
 }
 
-Copier::Copier(const kernels::KvLayout& layout, void* device, HostArena& arena)
+Copier::Copier(const kernels::KvLayout& layout, void* device, HostArena& arena,
+               int64_t group_layers)
     : layout_(layout),
       layer_bytes_(static_cast<size_t>(layout.block_bytes() / layout.n_layers)),
+      group_layers_(group_layers),
       device_(static_cast<uint8_t*>(device)),
       arena_(arena) {}
 
 uint64_t Copier::next_bytes(const Transfer& transfer) const {
-  const int64_t layers = std::min(kGroupLayers, layout_.n_layers - transfer.layers());
+  const int64_t layers = std::min(group_layers_, layout_.n_layers - transfer.layers());
   return transfer.bytes() / static_cast<uint64_t>(layout_.n_layers) * static_cast<uint64_t>(layers);
 }
 
@@ -49,7 +48,7 @@ bool Copier::advance(Transfer& transfer) {
   }
   const bool saves = transfer.kind() == Transfer::Kind::kSave;
   const int64_t begin = transfer.layers();
-  const int64_t layers = std::min(begin + kGroupLayers, layout_.n_layers);
+  const int64_t layers = std::min(begin + group_layers_, layout_.n_layers);
   if (begin == 0) {
     if (transfer.start == TimePoint{}) transfer.start = steady_now();
     for (Transfer::Piece& piece : transfer.pieces) {

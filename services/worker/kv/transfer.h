@@ -70,8 +70,13 @@ class Transfer {
 // Carries transfers out, a group of layers at a time. Used by one thread.
 class Copier {
  public:
+  // Layers that are copied before the next look at the order's state. Few, for a request computes
+  // with the first ones; not one, for each group costs a wake-up (engine_bench).
+  static constexpr int64_t kGroupLayers = 2;
+
   // `device` is the pool's memory, of this layout; both outlive it.
-  Copier(const kernels::KvLayout& layout, void* device, HostArena& arena);
+  Copier(const kernels::KvLayout& layout, void* device, HostArena& arena,
+         int64_t group_layers = kGroupLayers);
 
   // Does the transfer's next group of layers. True: it has ended.
   bool advance(Transfer& transfer);
@@ -87,6 +92,7 @@ class Copier {
 
   const kernels::KvLayout layout_;
   const size_t layer_bytes_;
+  const int64_t group_layers_;
   uint8_t* const device_;
   HostArena& arena_;
 };
