@@ -173,7 +173,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
           Engine::Limits{config.max_batch_tokens,
                          std::chrono::milliseconds(config.max_iteration_ms), config.deterministic},
           *parts->metrics, steady_now, host),
-      [&at](std::vector<Event> events) { at.service->deliver(std::move(events)); });
+      [&at](std::vector<Event> events) { at.service->deliver(std::move(events)); },
+      std::chrono::seconds(config.profile_after_s));
   grpc::Service* const services[] = {parts->service.get()};
   RAG_ASSIGN_OR_RETURN(parts->server, RpcServer::start(config.listen, services));
   log::info("worker is ready", {{"address", parts->server->address()},

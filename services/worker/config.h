@@ -19,6 +19,7 @@ struct Config {
   std::string host_arena;
   std::string verify_kv = "always";
   std::string profile;
+  uint32_t profile_after_s = 60;
   std::string state_dir = "state";
 
   // Wiring, set by whoever starts the services.
@@ -67,6 +68,14 @@ inline void add_options(OptionTable& table, Config& config) {
                     "first one after a restart, or never"});
   table.add("profile", &config.profile,
             {.doc = "file of measured prefill times; empty: prefill_profile.json in state_dir"});
+  table.add(
+      "profile_after_s", &config.profile_after_s,
+      {.unit = "s",
+       .min = 0,
+       .max = 86400,
+       .doc = "how long the worker must have had nothing to do before it measures prefill "
+              "times, for less than a minute in all; a request that comes meanwhile waits for "
+              "the one being measured"});
   table.add("state_dir", &config.state_dir,
             {.required = true, .doc = "folder for everything that outlives the process"});
 }

@@ -82,7 +82,8 @@ class Server(Client):
         self.state_dir = pathlib.Path(state_dir or tempfile.mkdtemp(prefix="ragcache-"))
         self.options = {"state-dir": self.state_dir, "listen": "127.0.0.1:0", "model": MODEL,
                         "embedding-model": EMBEDDING_MODEL, "kv-memory-mib": 256,
-                        "host-memory-mib": 64, "host-arena": self.state_dir / "kv.arena"} | {
+                        "host-memory-mib": 64, "host-arena": self.state_dir / "kv.arena",
+                        "profile-after-s": 86400} | {
                             key.replace("_", "-"): value for key, value in options.items()}
         self.start()
 

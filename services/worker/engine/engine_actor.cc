@@ -10,8 +10,12 @@ absl::Status stopping() { return absl::UnavailableError("the worker is stopping"
 
 }  // namespace
 
-EngineActor::EngineActor(std::unique_ptr<Engine> engine, Sink sink)
-    : engine_(std::move(engine)), sink_(std::move(sink)), thread_([this] { run(); }) {}
+EngineActor::EngineActor(std::unique_ptr<Engine> engine, Sink sink, Duration quiet)
+    : engine_(std::move(engine)),
+      sink_(std::move(sink)),
+      quiet_(quiet),
+      last_busy_(steady_now()),
+      thread_([this] { run(); }) {}
 
 EngineActor::~EngineActor() { stop(); }
 
@@ -65,13 +69,15 @@ void EngineActor::run() {
       const auto can_measure = [this] {
         return commands_.empty() && !measurements_.empty() && !engine_->has_requests();
       };
+      const auto called = [this] { return stopping_ || woken_ || !commands_.empty(); };
       // After an iteration that ran, another may have work without any command.
-      if (!ran) {
-        wake_.wait(lock,
-                   [&] { return stopping_ || woken_ || !commands_.empty() || can_measure(); });
+      if (!ran && can_measure()) {
+        wake_.wait_until(lock, last_busy_ + quiet_, called);
+      } else if (!ran) {
+        wake_.wait(lock, [&] { return called() || can_measure(); });
       }
       if (stopping_) return;
-      if (can_measure()) {
+      if (can_measure() && steady_now() >= last_busy_ + quiet_) {
         measurement = std::move(measurements_.front());
         measurements_.pop_front();
       }
@@ -80,6 +86,7 @@ void EngineActor::run() {
     }
     for (Command& command : taken) engine_->take(std::move(command));
     ran = engine_->step();
+    if (ran || !taken.empty()) last_busy_ = steady_now();
     if (std::vector<Event> events = engine_->take_events(); !events.empty()) {
       sink_(std::move(events));
     }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/clock.h"
 #include "services/worker/engine/engine.h"
 
 namespace ragcache::worker {
@@ -19,7 +20,9 @@ class EngineActor {
   // Called on the engine's thread; must not block.
   using Sink = std::function<void(std::vector<Event>)>;
 
-  EngineActor(std::unique_ptr<Engine> engine, Sink sink);
+  // Prefills are timed once nothing was to be done for `quiet`: a request that comes meanwhile
+  // waits for its end.
+  EngineActor(std::unique_ptr<Engine> engine, Sink sink, Duration quiet = Duration::zero());
   ~EngineActor();
 
   // Thread safe, never blocks. What waits is bounded by the stream's flow control and by the
@@ -46,6 +49,9 @@ class EngineActor {
   // Constant after construction.
   const std::unique_ptr<Engine> engine_;  // the thread's own
   const Sink sink_;
+  const Duration quiet_;
+
+  TimePoint last_busy_{};  // the thread's own
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
