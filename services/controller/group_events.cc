@@ -169,6 +169,7 @@ void GroupActor::on_snapshot(const worker::v1::Snapshot& snapshot) {
     }
     if (on_device) ledger_.cache_free(blocks);
   }
+  std::reverse(homeless.begin(), homeless.end());  // children first
   send_moves(homeless);
   if (!snapshot.last_page()) return;
   snapshot_complete_ = true;

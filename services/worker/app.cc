@@ -89,8 +89,7 @@ struct App::Parts {
   std::unique_ptr<LlamaModel> model;
   metrics::Registry registry;
   std::unique_ptr<Metrics> metrics;
-  // The service posts to the engine and the engine delivers to the service: the server stops
-  // first, then the engine's thread.
+  // The service posts to the engine and the engine delivers to the service.
   std::unique_ptr<HostArena> arena;
   std::unique_ptr<EngineActor> engine;
   std::unique_ptr<TransferActor> transfers;  // wakes the engine; stops after it, goes before it
@@ -189,8 +188,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
 
 void App::stop() {
   parts_->service->shut_down();
+  parts_->engine->stop();  // ends a profile that waits for its turn, for which the server would wait
   parts_->server->stop();
-  parts_->engine->stop();
   if (parts_->transfers != nullptr) parts_->transfers->stop();
 }
 

@@ -137,7 +137,7 @@ def stream(port, prompt, tokens):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     sent = time.monotonic()
     connection.request("POST", "/v1/completions", json.dumps({
-        "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
+        "model": "ragcache", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
         "stream_options": {"include_usage": True}, "ignore_eos": True} | ({"cache_prompt": False} if port == LLAMA_PORT else {})),
         {"Content-Type": "application/json"})
     response = connection.getresponse()

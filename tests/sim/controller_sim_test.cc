@@ -3,7 +3,9 @@
 // RAG_SIM_SEED, more of them with RAG_SIM_RUNS.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -71,10 +73,9 @@ class Simulation {
     config.system_prompt = kSystem;
     config.cached_prefix_docs = below(3) == 0 ? 2 : 0;
     const std::vector<std::string> policies = policy_names();
-    group_ = runtime_.spawn<CheckedGroup>(config, uint64_t{1},
-                                          *make_policy(policies[below(policies.size())]),
-                                          std::make_shared<PrefillCost>(PrefillCost::unmeasured()),
-                                          metrics_);
+    group_ = runtime_.spawn<CheckedGroup>(
+        config, uint64_t{1}, *make_policy(policies[below(policies.size())]),
+        std::make_shared<PrefillCost>(PrefillCost::unmeasured()), metrics_);
     retrieval_ = runtime_.spawn<SimRetrieval>(format_, history_);
     auto submits = GroupAddress::of_functions(
         [this](Submit submit) {
@@ -421,12 +422,22 @@ class Simulation {
   uint64_t connections_ = 0;
 };
 
+// Of the simulation that runs: a broken invariant ends the process, and must say how to see it
+// again.
+uint64_t running_seed = 0;
+
+void say_seed(int) {
+  const std::string line = "RAG_SIM_SEED=" + std::to_string(running_seed) + "\n";
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+}
+
 uint64_t number_from(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 TEST(ControllerSimulation, AnswersExactlyAndLosesNothingWhateverFails) {
+  std::signal(SIGABRT, say_seed);
   const uint64_t first = number_from("RAG_SIM_SEED", 1);
   const uint64_t runs =
       number_from("RAG_SIM_RUNS", std::getenv("RAG_SIM_SEED") == nullptr ? 150 : 1);
@@ -440,6 +451,7 @@ TEST(ControllerSimulation, AnswersExactlyAndLosesNothingWhateverFails) {
   std::map<absl::StatusCode, int> failures;
   for (uint64_t seed = first; seed < first + runs; ++seed) {
     SCOPED_TRACE("RAG_SIM_SEED=" + std::to_string(seed));
+    running_seed = seed;
     Simulation simulation(seed);
     simulation.run(60);
     answered += simulation.answered_;
