@@ -11,14 +11,19 @@ import unittest
 from server import Server, cached_of, facts, run_cli
 
 
-class Cache(unittest.TestCase):
+class CacheTest(unittest.TestCase):
+    host_memory_mib = 0
 
     @classmethod
     def setUpClass(cls):
-        # Room for about four documents.
-        cls.server = Server(kv_memory_mib=32)
+        # The device has room for about four documents, of which the one used last goes last.
+        cls.server = Server(kv_memory_mib=32, host_memory_mib=cls.host_memory_mib,
+                            cache_policy="lru")
         cls.addClassCleanup(cls.server.stop)
         cls.server.ingest(facts(count=10, sentences=8))
+
+    def setUp(self):
+        self.cli("clear")
 
     def cli(self, *arguments, code=0, input_text=None):
         """What `ragcache cache …` prints on stdout, or on stderr where it fails."""
@@ -43,8 +48,10 @@ class Cache(unittest.TestCase):
             self.server.chat("What now?", rag={"documents": [f"fact-{number}"]}, max_tokens=2)
         self.assertGreater(self.server.cache()["evicted_nodes"], evicted)
 
+
+class OneTier(CacheTest):
+
     def test_a_pinned_path_outlives_all_others_until_it_is_unpinned(self):
-        self.cli("clear")
         with tempfile.TemporaryDirectory() as folder:
             paths = pathlib.Path(folder) / "paths.jsonl"
             paths.write_text('["fact-2"]\n\n["fact-3"]\n')
@@ -80,7 +87,6 @@ class Cache(unittest.TestCase):
         self.assertEqual(cache["ledger_mismatches"], 0)
 
     def test_the_tree_is_shown_as_text_json_and_graphviz(self):
-        self.cli("clear")
         self.cli("warm", "--file", "-", input_text='["fact-0","fact-1"]\n["fact-0","fact-2"]\n')
         nodes = json.loads(self.cli("tree", "--format", "json"))["nodes"]
         self.assertEqual(len(nodes), 4)
@@ -102,7 +108,6 @@ class Cache(unittest.TestCase):
             subprocess.run(["dot", "-Tsvg"], input=dot, text=True, check=True, capture_output=True)
 
     def test_what_is_wrong_with_one_path_leaves_the_others(self):
-        self.cli("clear")
         error = self.cli("warm", "--file", "-", code=1,
                          input_text='["nowhere"]\n["fact-0"]\n["fact-1","neither"]\n')
         self.assertIn("nowhere", error)
@@ -116,6 +121,30 @@ class Cache(unittest.TestCase):
                       self.cli("pin", "--document", "x" * 257, code=2))
         self.assertIn("max_nodes", self.cli("tree", "--max-nodes", 100001, code=2))
         self.assertIn("device", self.cli("stats"))
+
+
+class TwoTiers(CacheTest):
+    host_memory_mib = 96
+
+    def test_what_is_not_pinned_goes_to_the_host_and_comes_back(self):
+        self.cli("pin", "--document", "fact-0")
+        self.cli("warm", "--document", "fact-1")
+        self.fill()
+        nodes = json.loads(self.cli("tree", "--json"))["nodes"]
+        tiers = {node["document"]: (node["device"], node["host"]) for node in nodes}
+        self.assertEqual(tiers["fact-0"][0], "ready")
+        self.assertEqual(tiers["fact-1"], ("none", "ready"))
+        self.assertRegex(self.cli("tree"), r"\n  fact-1  \d+ tokens  H  ")
+        self.assertGreater(self.cached_share("fact-1"), 0.8)
+        cache = self.server.cache()
+        self.assertGreater(cache["hit_host_prefix_tokens"], 0)
+        self.assertGreater(cache["demoted_nodes"], 0)
+        self.assertGreater(cache["saved_bytes"], 0)
+        self.assertGreater(cache["loaded_bytes"], 0)
+        self.assertEqual(cache["host_blocks"]["cached"] + cache["host_blocks"]["free"],
+                         cache["host_blocks"]["total"])
+        self.assertRegex(self.cli("stats"), r"host +\d+ +\d+ +0 +\d+ +\d+\n")
+        self.cli("unpin", "--document", "fact-0")
 
 
 if __name__ == "__main__":
