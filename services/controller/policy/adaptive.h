@@ -49,17 +49,18 @@ class AdaptivePolicy : public EvictionPolicy {
   struct Entry {
     uint64_t last_request = 0;
     std::array<float, kHalfLives.size()> frequency{};  // as of last_request
-    float cost_sum = 0;                                // seconds a token, over the misses
-    uint32_t misses = 0;
-    uint32_t resident_tokens = 0;  // 0 if it is not in the cache
+    uint32_t resident_tokens = 0;                      // 0 if it is not in the cache
   };
   struct Shadow {
     ShadowCache cache;
-    double hits = 0;  // tokens, of late
+    // Beyond the half-life in use, of late: tokens hit, and the sum of their squares.
+    double gain = 0;
+    double gain_squares = 0;
   };
 
   double score(const Entry& entry, uint32_t tokens, size_t half_life) const;
   bool is_sampled(const SegmentId& id) const;
+  void ask_shadows(const Entry& entry, const SegmentId& id, uint32_t tokens);
   void choose();
 
   const PrefillSeconds prefill_seconds_;
@@ -69,7 +70,7 @@ class AdaptivePolicy : public EvictionPolicy {
 
   std::array<Shadow, kHalfLives.size()> shadows_;
   uint32_t sample_shift_ = 0;  // one of 2^shift nodes is in the sample
-  size_t chosen_;
+  size_t chosen_ = kHalfLives.size() - 1;
   uint64_t epoch_ = 0;
 };
 

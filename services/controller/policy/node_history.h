@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
-#include <optional>
+#include <cstdint>
+#include <deque>
 
 #include "absl/container/flat_hash_map.h"
 #include "services/controller/policy/policy.h"
@@ -20,9 +20,9 @@ class NodeHistory {
   // holds until the next call.
   Entry& access(const SegmentId& id) {
     Slot& slot = slots_[id];
-    if (slot.departed.has_value()) {
-      departed_.erase(*slot.departed);
-      slot.departed.reset();
+    if (slot.departure != 0) {
+      slot.departure = 0;
+      --departed_;
     }
     return slot.entry;
   }
@@ -36,30 +36,55 @@ class NodeHistory {
   // The node has left the cache. Nothing happens if it is not known, or had left before.
   void leave(const SegmentId& id) {
     auto it = slots_.find(id);
-    if (it == slots_.end() || it->second.departed.has_value()) return;
-    it->second.departed = departed_.insert(departed_.end(), id);
-    if (departed_.size() <= departed_limit_) return;
-    slots_.erase(departed_.front());
-    departed_.pop_front();
+    if (it == slots_.end() || it->second.departure != 0) return;
+    if (departed_limit_ == 0) {
+      slots_.erase(it);
+      return;
+    }
+    it->second.departure = ++departures_;
+    queue_.push_back({id, departures_});
+    if (++departed_ > departed_limit_) forget_oldest();
+    if (queue_.size() > 2 * departed_limit_) {
+      std::erase_if(queue_, [this](const Departure& each) { return !is_latest(each); });
+    }
   }
 
   void clear() {
     slots_.clear();
-    departed_.clear();
+    queue_.clear();
+    departed_ = 0;
   }
 
   size_t size() const { return slots_.size(); }
 
  private:
-  using Departed = std::list<SegmentId>;  // the first to leave in front
   struct Slot {
     Entry entry{};
-    std::optional<Departed::iterator> departed;
+    uint64_t departure = 0;  // the number of its departure; 0 while it is in the cache
   };
+  struct Departure {
+    SegmentId id;
+    uint64_t number;
+  };
+
+  // Whether the node has not come back since.
+  bool is_latest(const Departure& departure) const {
+    auto it = slots_.find(departure.id);
+    return it != slots_.end() && it->second.departure == departure.number;
+  }
+
+  void forget_oldest() {
+    while (!is_latest(queue_.front())) queue_.pop_front();
+    slots_.erase(queue_.front().id);
+    queue_.pop_front();
+    --departed_;
+  }
 
   const size_t departed_limit_;
   absl::flat_hash_map<SegmentId, Slot, SegmentIdHash> slots_;
-  Departed departed_;
+  uint64_t departures_ = 0;
+  size_t departed_ = 0;          // nodes known that are not in the cache
+  std::deque<Departure> queue_;  // oldest first, also of nodes that came back
 };
 
 }  // namespace ragcache::controller

@@ -168,15 +168,15 @@ TEST(Policies, RememberNodesThatLeftAsFarAsTheirHistoryReaches) {
   }
 }
 
-TEST(Adaptive, HalvesWhatARequestCountsAfterAHalfLife) {
-  Story story("adaptive");
-  const auto half_life =
-      static_cast<uint64_t>(dynamic_cast<AdaptivePolicy&>(story.policy()).half_life());
-  story.miss("A", 20, 10);
-  EXPECT_NEAR(story.device("A"), std::log2(2.0) + 1.0 / half_life, 1e-6);
-  for (uint64_t i = 1; i < half_life; ++i) story.policy().on_request();
-  story.hit("A");
-  EXPECT_NEAR(story.device("A"), std::log2(1.5 * 2.0) + 1 + 1.0 / half_life, 1e-6);
+TEST(Adaptive, AddsTheLogarithmsOfFrequencyAndCostOfTheDocumentAlone) {
+  PolicyOptions options;
+  options.prefill_seconds = [](uint32_t cached, uint32_t fresh) { return cached + 0.5 * fresh; };
+  Story story("adaptive", options);
+  EXPECT_EQ(dynamic_cast<AdaptivePolicy&>(story.policy()).half_life(), HUGE_VAL);
+  story.miss("A", 99, 1);
+  EXPECT_DOUBLE_EQ(story.device("A"), std::log2(0.5));
+  for (int i = 0; i < 3; ++i) story.hit("A");
+  EXPECT_DOUBLE_EQ(story.device("A"), std::log2(4 * 0.5));  // nothing is forgotten
   EXPECT_EQ(story.device("A"), story.host("A"));
 }
 
