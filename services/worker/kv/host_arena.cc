@@ -202,11 +202,18 @@ absl::Status HostArena::make(const Header& header) {
 
 absl::Status HostArena::map() {
   const uint64_t bytes = file_bytes(layout_, blocks_);
-  // Room that is not there would be a SIGBUS at some later write.
-  if (const int error = posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes)); error != 0) {
-    struct statvfs file_system;
-    const uint64_t room =
-        fstatvfs(descriptor_, &file_system) == 0 ? file_system.f_bavail * file_system.f_frsize : 0;
+  struct stat file;
+  struct statvfs file_system;
+  if (fstat(descriptor_, &file) != 0 || fstatvfs(descriptor_, &file_system) != 0) {
+    return absl::UnavailableError(absl::StrCat("host_arena ", path_, ": ", error_text()));
+  }
+  // Room that is not there would be a SIGBUS at some later write. It is counted before it is taken:
+  // where a file system cannot reserve, taking it is writing to all of it.
+  const uint64_t room = static_cast<uint64_t>(file.st_blocks) * 512 +
+                        uint64_t{file_system.f_bavail} * file_system.f_frsize;
+  const int error =
+      bytes > room ? ENOSPC : posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  if (error != 0) {
     (void)!ftruncate(descriptor_, 0);
     return absl::ResourceExhaustedError(absl::StrCat(
         "host_memory_mib wants ", mib(bytes), " MiB in ", path_, ", which has room for ", mib(room),
