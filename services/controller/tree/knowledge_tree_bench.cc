@@ -34,13 +34,8 @@ class Tree {
   }
 
   std::vector<SegmentSpec> new_chain(size_t documents) {
-    std::vector<SegmentSpec> chain{{SegmentId{}, kTokens}};
-    for (size_t i = 0; i < documents; ++i) {
-      const uint64_t bits[2] = {random_(), random_()};
-      SegmentSpec& spec = chain.emplace_back();
-      spec.tokens = kTokens;
-      std::memcpy(spec.id.bytes.data(), bits, sizeof(bits));
-    }
+    std::vector<SegmentSpec> chain{root_};
+    for (size_t i = 0; i < documents; ++i) chain.push_back(new_segment());
     return chain;
   }
 
@@ -60,7 +55,15 @@ class Tree {
   double bytes_per_node() const { return bytes_per_node_; }
 
  private:
+  SegmentSpec new_segment() {
+    const uint64_t bits[2] = {random_(), random_()};
+    SegmentSpec spec{SegmentId{}, kTokens};
+    std::memcpy(spec.id.bytes.data(), bits, sizeof(bits));
+    return spec;
+  }
+
   std::mt19937_64 random_{1};
+  const SegmentSpec root_ = new_segment();
   std::unique_ptr<EvictionPolicy> policy_;
   KnowledgeTree tree_;
   std::vector<std::vector<SegmentSpec>> chains_;
