@@ -162,7 +162,8 @@ class Commands {
                     "What is cached already is not computed again.");
     add_cache_paths(
         command, "pin", "Compute the KV of documents and keep it",
-        "A pinned path is evicted after all others and not cleared.");
+        "A pinned path is not cleared, and evicted only when nothing else is left to make room:\n"
+        "pin less than the memory holds.");
     add_cache_paths(command, "unpin", "Let the KV of pinned documents go again",
                     "It stays cached until its turn to be evicted comes.");
   }
@@ -174,7 +175,7 @@ class Commands {
     command->footer(
         "A path is a list of documents in the order in which they stand in a prompt: another "
         "order\n"
-        "is another path. " +
+        "is another path.\n" +
         note + "\n\nExamples:\n" + call + " --document handbook --document prices\n" + call +
         " --corpus wiki --document zebra\n" + call +
         " --file paths.jsonl     # [\"handbook\", \"prices\"] a line");
