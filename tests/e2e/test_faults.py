@@ -258,7 +258,7 @@ class CommandLine(unittest.TestCase):
         code, text, _ = self.serve("--print-config", "--kv-memory-mib", "77")
         self.assertEqual(code, 0)
         self.assertIn("kv_memory_mib: 77  # flag", text)
-        self.assertIn("cache_policy: lru  # default", text)
+        self.assertIn("cache_policy: adaptive  # default", text)
 
     def test_without_a_server_the_message_says_what_to_do(self):
         for command in (["ask", "x"], ["status"], ["cache", "stats"]):
