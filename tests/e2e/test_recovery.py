@@ -95,6 +95,21 @@ class Recovery(unittest.TestCase):
         self.assertEqual(cache["lost_copies"], 0)
         self.assertGreater(cache["loaded_bytes"], 0)
 
+    def test_a_killed_controller_finds_both_tiers_again(self):
+        self.hit_ratio(REQUESTS // 2)
+        before = self.cluster.cache()
+        controller = next(p for p in self.cluster.processes if p.name == "controller")
+        controller.kill()
+        controller.start()
+        self.cluster.wait_ready()
+        after = self.cluster.cache()
+        for figure in ("nodes", "device_tokens", "host_tokens", "cached_tokens"):
+            self.assertEqual(after[figure], before[figure], figure)
+        self.assertGreater(self.ask(["fact-0"])[1], 100)
+        # What no request has claimed since goes first, and nothing goes wrong with it.
+        self.hit_ratio(REQUESTS // 2)
+        self.assertEqual(self.cluster.cache()["ledger_mismatches"], 0)
+
     def test_a_damaged_arena_is_found_out_and_computed_again(self):
         self.hit_ratio(REQUESTS // 2)
         self.worker.kill()
