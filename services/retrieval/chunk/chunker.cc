@@ -114,6 +114,12 @@ std::vector<Piece> Chunker::cut(std::string_view title, std::string_view text,
            repeated + units[first - 1].tokens <= overlap_max) {
       repeated += units[--first].tokens;
     }
+    // Together sentences may have more tokens than one by one.
+    while (first < begin &&
+           count(text.substr(units[first].begin, units[begin].begin - units[first].begin)) >
+               overlap_max) {
+      repeated -= units[first++].tokens;
+    }
     size_t end = begin;
     size_t added = 0;
     while (end < units.size() &&

@@ -61,7 +61,7 @@ void expect_good(const std::vector<Piece>& pieces, const std::string& title,
       // Whole sentences are repeated, and no more of them than asked for.
       EXPECT_TRUE(begin == 0 || std::ranges::binary_search(ends, begin));
       EXPECT_TRUE(std::ranges::binary_search(ends, whole.size()));
-      // Encoded one by one, sentences may have a few tokens less than together.
+      // Without its first sentence a text may have a token or two more.
       const size_t tokens =
           format()->tokenizer().encode(piece.text.substr(0, piece.overlap_bytes)).size();
       EXPECT_LE(tokens, options.overlap_tokens + 2);
