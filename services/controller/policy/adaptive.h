@@ -10,13 +10,13 @@
 
 namespace ragcache::controller {
 
-// Frequency × AvgCost, where past requests count by half as much after every half-life. So
-// popularity ages by itself instead of by a clock, and survives a stay outside of the cache. In
-// logarithms the priority needs no refresh as time goes by, for all fall alike:
+// Frequency × cost, where past requests count by half as much after every half-life. So popularity
+// ages by itself instead of by a clock, and survives a stay outside of the cache. In logarithms the
+// priority needs no refresh as time goes by, for all fall alike:
 //
-//   Priority = log2 f + t / H + log2 AvgCost
+//   Priority = log2 f + t / H + log2 (T(0, tokens) / tokens)
 //
-// with f as of t, the last request for the node, and AvgCost as pgdsf has it.
+// with f as of t, the last request for the node.
 //
 // How fast popularity ages differs between workloads and cache sizes, so H is chosen by
 // measurement: each half-life has a shadow cache of the size that the cache has, over a sample of
