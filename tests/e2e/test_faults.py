@@ -204,7 +204,8 @@ class CommandLine(unittest.TestCase):
 
     def serve(self, *arguments):
         with tempfile.TemporaryDirectory() as state:
-            return run_cli("serve", "--state-dir", state, "--listen", "127.0.0.1:0", "--model",
+            return run_cli("serve", "--state-dir", state, "--host-memory-mib", "0",
+                           "--listen", "127.0.0.1:0", "--model",
                            MODEL, "--embedding-model", EMBEDDING_MODEL, *arguments)
 
     def test_what_keeps_a_server_from_starting_is_said_and_exits_with_2(self):
@@ -239,7 +240,7 @@ class CommandLine(unittest.TestCase):
     def test_a_second_server_on_one_state_folder_is_refused(self):
         server = Server()
         self.addCleanup(server.stop)
-        code, _, error = run_cli("serve", "--state-dir", server.state_dir, "--listen",
+        code, _, error = run_cli("serve", "--state-dir", server.state_dir, "--host-memory-mib", "0", "--listen",
                                  "127.0.0.1:0", "--model", MODEL, "--embedding-model",
                                  EMBEDDING_MODEL)
         self.assertEqual(code, 2, error)
