@@ -196,7 +196,7 @@ class Harness {
     reserved_ += blocks;
     send(Grow{id, blocks});
   }
-  void drop(const SegmentId& id) {
+  void drop(SegmentId id) {
     free_ += cached_.at(id);
     cached_blocks_ -= cached_.at(id);
     cached_.erase(id);
