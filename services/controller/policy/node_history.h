@@ -3,8 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/huge_pages.h"
 #include "services/controller/policy/policy.h"
 
 namespace ragcache::controller {
@@ -81,7 +84,9 @@ class NodeHistory {
   }
 
   const size_t departed_limit_;
-  absl::flat_hash_map<SegmentId, Slot, SegmentIdHash> slots_;
+  absl::flat_hash_map<SegmentId, Slot, SegmentIdHash, std::equal_to<SegmentId>,
+                      HugePageAllocator<std::pair<const SegmentId, Slot>>>
+      slots_;
   uint64_t departures_ = 0;
   size_t departed_ = 0;          // nodes known that are not in the cache
   std::deque<Departure> queue_;  // oldest first, also of nodes that came back

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/huge_pages.h"
 #include "services/controller/tree/node.h"
 
 namespace ragcache::controller {
@@ -107,7 +108,7 @@ class Candidates {
   }
 
   const size_t kind_;
-  std::vector<Item> heap_;
+  std::vector<Item, HugePageAllocator<Item>> heap_;
 };
 
 }  // namespace ragcache::controller

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "common/huge_pages.h"
 #include "common/ids.h"
 #include "services/controller/policy/policy.h"
 #include "services/controller/tree/candidates.h"
@@ -195,7 +196,9 @@ class KnowledgeTree {
     bool operator()(const auto& a, const auto& b) const { return id(a) == id(b); }
   };
 
-  absl::flat_hash_set<std::unique_ptr<Node>, NodeHash, NodeEqual> nodes_;
+  absl::flat_hash_set<std::unique_ptr<Node>, NodeHash, NodeEqual,
+                      HugePageAllocator<std::unique_ptr<Node>>>
+      nodes_;
   // Of waiting requests; kept apart from the nodes, which may come and go meanwhile.
   absl::flat_hash_map<SegmentId, uint32_t> expected_;
   std::array<Candidates, kCandidateKinds> candidates_{Candidates(CandidateKind::kDevice),
