@@ -23,13 +23,15 @@ KnowledgeTree::KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens, uint
   RAG_CHECK(block_tokens >= 1);
 }
 
-KnowledgeTree::~KnowledgeTree() = default;
+KnowledgeTree::~KnowledgeTree() {
+  for (Node* node : nodes_) pool_.destroy(*node);
+}
 
 // ---- requests
 
 KnowledgeTree::Node* KnowledgeTree::find(const SegmentId& id) const {
   auto it = nodes_.find(id);
-  return it == nodes_.end() ? nullptr : it->get();
+  return it == nodes_.end() ? nullptr : *it;
 }
 
 KnowledgeTree::Match KnowledgeTree::match(std::span<const SegmentSpec> chain) const {
@@ -241,9 +243,9 @@ std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
 
 std::vector<Move> KnowledgeTree::clear() {
   absl::flat_hash_set<const Node*> staying;
-  for (const auto& node : nodes_) {
+  for (Node* node : nodes_) {
     if (node->users == 0 && !node->kept) continue;
-    for (const Node* step = node.get(); step != nullptr; step = step->parent) {
+    for (const Node* step = node; step != nullptr; step = step->parent) {
       if (!staying.insert(step).second) break;
     }
   }
@@ -264,10 +266,10 @@ std::vector<Move> KnowledgeTree::clear() {
 
 std::vector<KnowledgeTree::Node*> KnowledgeTree::parents_first() const {
   std::vector<std::pair<uint32_t, Node*>> order;  // by depth
-  for (const auto& node : nodes_) {
+  for (Node* node : nodes_) {
     uint32_t depth = 0;
     for (const Node* step = node->parent; step != nullptr; step = step->parent) ++depth;
-    order.emplace_back(depth, node.get());
+    order.emplace_back(depth, node);
   }
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first, a.second->id) < std::tie(b.first, b.second->id);
@@ -323,15 +325,14 @@ void KnowledgeTree::for_each(const std::function<void(const TreeNode&)>& visit) 
 // ---- one node's states
 
 KnowledgeTree::Node& KnowledgeTree::insert(const SegmentSpec& spec, Node* parent) {
-  auto owned = std::make_unique<Node>();
-  Node& node = *owned;
+  Node& node = pool_.make();
   node.id = spec.id;
   node.parent = parent;
   node.name = spec.name;
   node.tokens = spec.tokens;
   node.blocks = blocks_of(spec.tokens);
   if (auto it = expected_.find(spec.id); it != expected_.end()) node.expected = it->second;
-  const bool inserted = nodes_.insert(std::move(owned)).second;
+  const bool inserted = nodes_.insert(&node).second;
   RAG_CHECK(inserted);
   if (parent != nullptr) update(*parent, [&] { ++parent->children; });
   return node;
@@ -344,6 +345,7 @@ void KnowledgeTree::remove_if_nowhere(Node& node) {
   const SegmentId id = node.id;
   Node* parent = node.parent;
   nodes_.erase(id);
+  pool_.destroy(node);
   if (parent != nullptr) update(*parent, [&] { --parent->children; });
   policy_.on_leave(id);
 }
@@ -430,7 +432,7 @@ void KnowledgeTree::set_users(Node& node, uint32_t users) {
 void KnowledgeTree::rescore_if_due() {
   if (policy_.epoch() == epoch_) return;
   epoch_ = policy_.epoch();
-  for (const auto& node : nodes_) {
+  for (Node* node : nodes_) {
     const Tier tier = is_there(node->device) ? Tier::kDevice : Tier::kHost;
     node->priority = policy_.priority(node->id, node->tokens, tier);
   }

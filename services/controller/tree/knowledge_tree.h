@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "services/controller/policy/policy.h"
 #include "services/controller/tree/candidates.h"
 #include "services/controller/tree/node.h"
+#include "services/controller/tree/node_pool.h"
 
 namespace ragcache::controller {
 
@@ -187,18 +187,17 @@ class KnowledgeTree {
   struct NodeHash {
     using is_transparent = void;
     size_t operator()(const SegmentId& id) const { return SegmentIdHash()(id); }
-    size_t operator()(const std::unique_ptr<Node>& node) const { return (*this)(node->id); }
+    size_t operator()(const Node* node) const { return (*this)(node->id); }
   };
   struct NodeEqual {
     using is_transparent = void;
     static const SegmentId& id(const SegmentId& id) { return id; }
-    static const SegmentId& id(const std::unique_ptr<Node>& node) { return node->id; }
+    static const SegmentId& id(const Node* node) { return node->id; }
     bool operator()(const auto& a, const auto& b) const { return id(a) == id(b); }
   };
 
-  absl::flat_hash_set<std::unique_ptr<Node>, NodeHash, NodeEqual,
-                      HugePageAllocator<std::unique_ptr<Node>>>
-      nodes_;
+  NodePool pool_;
+  absl::flat_hash_set<Node*, NodeHash, NodeEqual, HugePageAllocator<Node*>> nodes_;
   // Of waiting requests; kept apart from the nodes, which may come and go meanwhile.
   absl::flat_hash_map<SegmentId, uint32_t> expected_;
   std::array<Candidates, kCandidateKinds> candidates_{Candidates(CandidateKind::kDevice),

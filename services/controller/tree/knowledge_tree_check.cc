@@ -13,8 +13,8 @@ void KnowledgeTree::check_invariants() const {
   uint64_t device_tokens = 0, host_tokens = 0, cached_tokens = 0;
   size_t pinned = 0, kept = 0;
   std::array<size_t, kCandidateKinds> candidates{};
-  for (const auto& owned : nodes_) {
-    const Node& node = *owned;
+  for (const Node* each : nodes_) {
+    const Node& node = *each;
     RAG_CHECK(node.blocks == blocks_of(node.tokens));
     RAG_CHECK(!is_nowhere(node) || node.users > 0);
     RAG_CHECK(node.device != Residence::kPending || node.users > 0);
@@ -46,8 +46,8 @@ void KnowledgeTree::check_invariants() const {
       candidates[kind] += candidates_[kind].contains(node);
     }
   }
-  for (const auto& node : nodes_) {
-    const Counts& counts = below[node.get()];
+  for (const Node* node : nodes_) {
+    const Counts& counts = below[node];
     RAG_CHECK(node->children == counts.children && node->device_children == counts.device);
     RAG_CHECK(node->host_children == counts.host);
   }
