@@ -50,6 +50,7 @@ void FakeWorker::handle(Connect, ActorContext& context) {
   info.set_total_blocks(memory_->device_blocks);
   info.set_host_blocks(memory_->host_blocks);
   info.set_context_tokens(kContextTokens);
+  info.set_load_bytes_per_second(memory_->load_bytes_per_second);
   group_.send(controller::WorkerConnected{connection_, std::move(info), self_});
 }
 

@@ -45,6 +45,7 @@ class FakeWorker {
     };
     uint32_t device_blocks;
     uint32_t host_blocks;
+    uint64_t load_bytes_per_second = 0;  // told, not kept to; 0: not measured
     // Segments may turn out gone or damaged without the controller's doing.
     bool forgetful = false;
     std::map<std::string, Segment> device;

@@ -65,6 +65,7 @@ class Simulation {
         memory_(std::make_shared<FakeWorker::Memory>(
             FakeWorker::Memory{.device_blocks = 40 + below(80),
                                .host_blocks = below(5) == 0 ? below(4) : below(200),
+                               .load_bytes_per_second = kLoadRates[below(std::size(kLoadRates))],
                                .forgetful = forgetful_})),
         metrics_(std::make_shared<Metrics>(registry_)) {
     Config config;
@@ -122,6 +123,8 @@ class Simulation {
 
  private:
   static constexpr const char* kSystem = "ab c";
+  // Not measured; so slow that everything is computed; about as fast as computing; fast.
+  static constexpr uint64_t kLoadRates[] = {0, 10'000, 1'000'000, 1'000'000'000};
 
   struct Client {
     v1::AnswerRequest request;
