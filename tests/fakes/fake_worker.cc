@@ -1,6 +1,7 @@
 #include "tests/fakes/fake_worker.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/check.h"
@@ -73,21 +74,22 @@ void FakeWorker::handle(Refuse, ActorContext&) { refuses_ = true; }
 void FakeWorker::tell_snapshot() {
   ExecuteResponse event;
   worker::v1::Snapshot& snapshot = *event.mutable_snapshot();
-  std::map<std::string, bool> told;
   std::vector<std::pair<std::string, const Segment*>> left;
   for (const auto& [id, segment] : memory_->device) left.emplace_back(id, &segment);
   for (const auto& [id, segment] : memory_->host) {
     if (!memory_->device.contains(id)) left.emplace_back(id, &segment);
   }
-  // Parents before children; an orphan goes last, as it is.
-  for (bool orphans = false; !left.empty();) {
+  // Parents before children, also below an orphan.
+  std::set<std::string> untold;
+  for (const auto& [id, segment] : left) untold.insert(id);
+  while (!left.empty()) {
     std::vector<std::pair<std::string, const Segment*>> later;
     for (const auto& [id, segment] : left) {
-      if (!orphans && !segment->parent.empty() && !told[segment->parent]) {
+      if (untold.contains(segment->parent)) {
         later.emplace_back(id, segment);
         continue;
       }
-      told[id] = true;
+      untold.erase(id);
       worker::v1::Snapshot::Entry& entry = *snapshot.add_entries();
       entry.set_segment_id(id);
       entry.set_parent_id(segment->parent);
@@ -96,7 +98,6 @@ void FakeWorker::tell_snapshot() {
       entry.set_on_device(memory_->device.contains(id));
       entry.set_on_host(memory_->host.contains(id));
     }
-    orphans = later.size() == left.size();
     left = std::move(later);
   }
   snapshot.set_last_page(true);
