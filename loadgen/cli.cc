@@ -1,8 +1,8 @@
 #include "loadgen/cli.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "common/config/command_line.h"
@@ -12,11 +12,7 @@
 namespace ragcache::loadgen {
 namespace {
 
-int report(const absl::Status& status) {
-  if (status.ok()) return kExitDone;
-  std::fprintf(stderr, "ragcache-loadgen: %s\n", std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
-}
+int report(const absl::Status& status) { return ragcache::report("ragcache-loadgen", status); }
 
 class Commands {
  public:
@@ -137,11 +133,7 @@ int run_cli(int argc, char** argv) {
   CLI::App cli("Loads and measures RAGCache", "ragcache-loadgen");
   cli.footer("`ragcache-loadgen COMMAND --help` tells more.");
   Commands commands(cli);
-  try {
-    cli.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return cli.exit(error) == 0 ? kExitDone : kExitUsage;
-  }
+  if (const std::optional<int> done = parse_command_line(cli, argc, argv)) return *done;
   return commands.run();
 }
 

@@ -7,6 +7,22 @@
 
 namespace ragcache {
 
+int report(std::string_view program, const absl::Status& status) {
+  if (status.ok()) return kExitDone;
+  std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(program.size()), program.data(),
+               std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) ? kExitUsage : kExitFailed;
+}
+
+std::optional<int> parse_command_line(CLI::App& cli, int argc, char** argv) {
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return cli.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+  return std::nullopt;
+}
+
 OptionFlags::OptionFlags(CLI::App& command, OptionTable& table)
     : table_(table),
       command_(command.get_parent() == nullptr

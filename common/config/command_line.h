@@ -3,7 +3,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "common/config/options.h"
 
 namespace CLI {
@@ -16,6 +18,12 @@ namespace ragcache {
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+
+// The exit status of a command that ended so; why it failed goes to standard error.
+int report(std::string_view program, const absl::Status& status);
+
+// Nothing if the command shall go on, else the exit status: the help or the error has been printed.
+std::optional<int> parse_command_line(CLI::App& cli, int argc, char** argv);
 
 // The rows of a table as flags of a command, with --config FILE and --print-config.
 class OptionFlags {

@@ -100,11 +100,7 @@ int run_program(const Program& program, int argc, char** argv) {
       "YAML file; a flag wins over the environment, that over the file.\n\nExamples:\n" +
       program.examples);
   OptionFlags flags(cli, options.table);
-  try {
-    cli.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return cli.exit(error) == 0 ? kExitDone : kExitUsage;
-  }
+  if (const std::optional<int> done = parse_command_line(cli, argc, argv)) return *done;
   if (const std::optional<int> done = flags.load()) return *done;
   options.log.apply();
   if (absl::Status status = run(program, options.http_listen); !status.ok()) {

@@ -15,11 +15,7 @@ namespace {
 
 constexpr const char* kVersion = "0.1.0";
 
-int report(const absl::Status& status) {
-  if (status.ok()) return kExitDone;
-  std::fprintf(stderr, "ragcache: %s\n", std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
-}
+int report(const absl::Status& status) { return ragcache::report("ragcache", status); }
 
 // A command's flags and what runs it.
 class Commands {
@@ -244,11 +240,7 @@ int run_cli(int argc, char** argv) {
       "  ragcache ask \"How do aardvarks find termites?\"\n\n"
       "`ragcache COMMAND --help` tells more.");
   Commands commands(cli);
-  try {
-    cli.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return cli.exit(error) == 0 ? kExitDone : kExitUsage;
-  }
+  if (const std::optional<int> done = parse_command_line(cli, argc, argv)) return *done;
   return commands.run();
 }
 
