@@ -145,7 +145,7 @@ std::vector<Move> KnowledgeTree::evict(uint32_t blocks) {
 
 void KnowledgeTree::evict_from_device(Node& node, std::vector<Move>& moves) {
   policy_.on_evict(Tier::kDevice, node.priority);
-  const bool copied = is_there(node.host) || copy_to_host(node, true, moves);
+  const bool copied = is_there(node.host) || copy_to_host(node, Room::kCopies, moves);
   ++(copied ? evictions_.demoted : evictions_.freed);
   moves.push_back({Move::Kind::kDropDevice, node.id, node.blocks});
   set_device(node, Residence::kNone);
@@ -156,18 +156,11 @@ std::vector<Move> KnowledgeTree::replicate(const SegmentId& id, bool make_room) 
   std::vector<Move> moves;
   Node* node = find(id);
   if (node == nullptr || node->device != Residence::kReady || is_there(node->host)) return moves;
-  if (!make_room) {
-    uint32_t blocks = 0;
-    for (const Node* step = node; step != nullptr && !is_there(step->host); step = step->parent) {
-      blocks += step->blocks;
-    }
-    if (blocks > host_total_ - host_blocks_) return moves;
-  }
-  copy_to_host(*node, false, moves);
+  copy_to_host(*node, make_room ? Room::kAlone : Room::kFree, moves);
   return moves;
 }
 
-bool KnowledgeTree::copy_to_host(Node& node, bool release_copies, std::vector<Move>& moves) {
+bool KnowledgeTree::copy_to_host(Node& node, Room room, std::vector<Move>& moves) {
   std::vector<Node*> path;  // those without a copy, the deepest first
   uint32_t blocks = 0;
   Node* copied = &node;
@@ -182,7 +175,7 @@ bool KnowledgeTree::copy_to_host(Node& node, bool release_copies, std::vector<Mo
   // As if it had the child already, lest its own copy makes room for it.
   if (copied != nullptr) update(*copied, [&] { ++copied->host_children; });
   const double priority = policy_.priority(node.id, node.tokens, Tier::kHost);
-  const bool fits = make_host_room(blocks, release_copies, priority, moves);
+  const bool fits = make_host_room(blocks, room, priority, moves);
   if (copied != nullptr) update(*copied, [&] { --copied->host_children; });
   if (!fits) return false;
   for (auto step = path.rbegin(); step != path.rend(); ++step) {
@@ -192,18 +185,18 @@ bool KnowledgeTree::copy_to_host(Node& node, bool release_copies, std::vector<Mo
   return true;
 }
 
-bool KnowledgeTree::make_host_room(uint32_t blocks, bool release_copies, double priority,
+bool KnowledgeTree::make_host_room(uint32_t blocks, Room room, double priority,
                                    std::vector<Move>& moves) {
   Candidates& alone = candidates_[static_cast<size_t>(CandidateKind::kHost)];
   Candidates& copies = candidates_[static_cast<size_t>(CandidateKind::kCopy)];
   while (host_total_ - host_blocks_ < blocks) {
-    if (!alone.empty()) {
+    if (room != Room::kFree && !alone.empty()) {
       Node& victim = alone.least();
       if (!policy_.admits_to_host(priority, victim.priority)) return false;
       policy_.on_evict(Tier::kHost, victim.priority);
       ++evictions_.host;
       drop_from_host(victim, moves);
-    } else if (release_copies && !copies.empty()) {
+    } else if (room == Room::kCopies && !copies.empty()) {
       ++evictions_.copies;
       drop_from_host(copies.least(), moves);
     } else {
@@ -223,9 +216,8 @@ std::vector<Move> KnowledgeTree::lose(const SegmentId& id, Tier tier) {
   std::vector<Move> moves;
   Node* top = find(id);
   if (top == nullptr) return moves;
-  const std::vector<Node*> nodes = children_first(*top);
   if (tier == Tier::kDevice && top->users > 0) return moves;  // users below are users here
-  for (Node* node : nodes) {
+  for (Node* node : children_first(*top)) {
     const bool is_top = node == top;
     if (tier == Tier::kHost) {
       if (!is_there(node->host)) continue;

@@ -169,11 +169,13 @@ class KnowledgeTree {
   void rescore_if_due();
 
   void evict_from_device(Node& node, std::vector<Move>& moves);
+  // What may go for a copy to the host: nothing; nodes that are there alone; copies of what the
+  // device has, too.
+  enum class Room : uint8_t { kFree, kAlone, kCopies };
   // Host copies of the node and its ancestors, in moves; false, and nothing but room made, if there
   // is none.
-  bool copy_to_host(Node& node, bool release_copies, std::vector<Move>& moves);
-  bool make_host_room(uint32_t blocks, bool release_copies, double priority,
-                      std::vector<Move>& moves);
+  bool copy_to_host(Node& node, Room room, std::vector<Move>& moves);
+  bool make_host_room(uint32_t blocks, Room room, double priority, std::vector<Move>& moves);
   void drop_from_host(Node& node, std::vector<Move>& moves);
   // Every node; the node and its descendants. O(n log n).
   std::vector<Node*> parents_first() const;
