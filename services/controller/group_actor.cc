@@ -14,12 +14,6 @@ namespace {
 // Decode's share of a reservation at admission; more comes by NeedBlocks.
 constexpr uint32_t kFirstGrowthTokens = 64;
 
-uint32_t tokens_of(std::span<const SegmentSpec> chain) {
-  uint32_t tokens = 0;
-  for (const SegmentSpec& spec : chain) tokens += spec.tokens;
-  return tokens;
-}
-
 }  // namespace
 
 GroupActor::GroupActor(const Config& config, uint64_t term, std::unique_ptr<EvictionPolicy> policy,
@@ -101,10 +95,8 @@ GroupActor::Admission GroupActor::admit(Request& request, ActorContext& context)
   const KnowledgeTree::Match match = tree_->match(plan.chain);
   if (match.pending) return Admission::kWaitsForPrefix;
 
-  uint32_t segment_blocks = 0;  // of all that must come to the device
-  for (size_t i = match.device; i < plan.chain.size(); ++i) {
-    segment_blocks += blocks_of(plan.chain[i].tokens);
-  }
+  // Of all that must come to the device.
+  const uint32_t segment_blocks = blocks_of(std::span(plan.chain).subspan(match.device));
   const uint32_t private_blocks =
       blocks_of(request.tail_tokens() + std::min(request.tokens_left(), kFirstGrowthTokens));
 
@@ -147,10 +139,7 @@ bool GroupActor::worth_loading(const PromptPlan& plan, const KnowledgeTree::Matc
   const uint32_t device = tokens_of(chain.first(match.device));
   const uint32_t host = tokens_of(chain.subspan(match.device, match.host));
   const uint32_t rest = tokens_of(chain.subspan(match.cached())) + tail_tokens;
-  uint64_t blocks = 0;
-  for (const SegmentSpec& spec : chain.subspan(match.device, match.host)) {
-    blocks += blocks_of(spec.tokens);
-  }
+  const uint64_t blocks = blocks_of(chain.subspan(match.device, match.host));
   const double load_seconds = static_cast<double>(blocks * info_.block_bytes()) /
                               static_cast<double>(info_.load_bytes_per_second());
   return load_seconds <
@@ -192,8 +181,8 @@ absl::Status GroupActor::check_fits(const Submit& submit) const {
         "max_tokens: the prompt's ", plan.prompt_tokens(), " tokens and max_tokens ",
         submit.max_tokens, " are together over the model's context of ", info_.context_tokens()));
   }
-  uint32_t blocks = blocks_of(static_cast<uint32_t>(plan.tail.size()) + submit.max_tokens);
-  for (const SegmentSpec& spec : plan.chain) blocks += blocks_of(spec.tokens);
+  const uint32_t blocks = blocks_of(static_cast<uint32_t>(plan.tail.size()) + submit.max_tokens) +
+                          blocks_of(std::span(plan.chain));
   if (blocks > ledger_.total()) {
     return absl::InvalidArgumentError(
         absl::StrCat("max_tokens: the prompt's ", plan.prompt_tokens(), " tokens and max_tokens ",
@@ -201,6 +190,12 @@ absl::Status GroupActor::check_fits(const Submit& submit) const {
                      ledger_.total()));
   }
   return absl::OkStatus();
+}
+
+uint32_t GroupActor::blocks_of(std::span<const SegmentSpec> chain) const {
+  uint32_t blocks = 0;  // each on a fresh one
+  for (const SegmentSpec& spec : chain) blocks += blocks_of(spec.tokens);
+  return blocks;
 }
 
 bool GroupActor::make_room(uint32_t blocks) {

@@ -131,6 +131,7 @@ class GroupActor {
   // Why the worker can never run it; OK if it can.
   absl::Status check_fits(const Submit& submit) const;
   uint32_t blocks_of(uint32_t tokens) const { return tree_->blocks_of(tokens); }
+  uint32_t blocks_of(std::span<const SegmentSpec> chain) const;
   Request* find_running(const std::string& request_id);
   void update_gauges();
 

@@ -17,7 +17,7 @@ void append(PromptPlan& plan, const SegmentId& parent, const Digest& digest,
 
 }  // namespace
 
-uint32_t PromptPlan::prefix_tokens() const {
+uint32_t tokens_of(std::span<const SegmentSpec> chain) {
   uint32_t total = 0;
   for (const SegmentSpec& spec : chain) total += spec.tokens;
   return total;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,8 @@ struct PromptDocument {
   Digest token_digest;
 };
 
+uint32_t tokens_of(std::span<const SegmentSpec> chain);
+
 // A prompt in segments: root, one per document (or those of a raw prompt), and the tail that is
 // this request's own. Immutable once made, shared by the actors that handle the request.
 struct PromptPlan {
@@ -26,7 +29,7 @@ struct PromptPlan {
   std::vector<std::vector<TokenId>> segment_tokens;  // of each segment of the chain
   std::vector<TokenId> tail;
 
-  uint32_t prefix_tokens() const;
+  uint32_t prefix_tokens() const { return tokens_of(chain); }
   uint32_t prompt_tokens() const { return prefix_tokens() + static_cast<uint32_t>(tail.size()); }
 };
 
