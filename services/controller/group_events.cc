@@ -245,8 +245,6 @@ void GroupActor::on_need_blocks(const worker::v1::NeedBlocks& need) {
 }
 
 void GroupActor::on_load(const worker::v1::Load& load) {
-  metrics_->saved_bytes.Increment(static_cast<double>(load.saved_bytes() - load_.saved_bytes()));
-  metrics_->loaded_bytes.Increment(static_cast<double>(load.loaded_bytes() - load_.loaded_bytes()));
   load_ = load;
   if (load.last_command() != commands_sent_) return;  // it has not seen all that the ledger has
   if (load.free_blocks() == ledger_.free() && load.reserved_blocks() == ledger_.reserved() &&

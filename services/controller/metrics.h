@@ -20,8 +20,6 @@ struct Metrics {
         released_copies(evictions(registry, "host", "copy_released")),
         lost_copies(metrics::counter(registry, "ragcache_cache_lost_copies_total",
                                      "Host copies that were damaged and are not used")),
-        saved_bytes(transfers(registry, "device_to_host")),
-        loaded_bytes(transfers(registry, "host_to_device")),
         preemptions(metrics::counter(registry, "ragcache_num_preemptions_total",
                                      "Requests sent back to the queue for want of blocks")),
         ledger_mismatches(metrics::counter(
@@ -61,8 +59,6 @@ struct Metrics {
   prometheus::Counter& evicted_host;
   prometheus::Counter& released_copies;
   prometheus::Counter& lost_copies;
-  prometheus::Counter& saved_bytes;
-  prometheus::Counter& loaded_bytes;
   prometheus::Counter& preemptions;
   prometheus::Counter& ledger_mismatches;
   prometheus::Gauge& blocks_free;
@@ -88,11 +84,6 @@ struct Metrics {
     return metrics::counter(registry, "ragcache_cache_evictions_total",
                             "Nodes evicted, by tier and what became of them",
                             {{"tier", tier}, {"reason", reason}});
-  }
-  static prometheus::Counter& transfers(prometheus::Registry& registry, const char* direction) {
-    return metrics::counter(registry, "ragcache_kv_transfer_bytes_total",
-                            "KV copied between the tiers, by direction",
-                            {{"direction", direction}});
   }
   static prometheus::Gauge& clock(prometheus::Registry& registry, const char* tier) {
     return metrics::gauge(registry, "ragcache_cache_clock",
