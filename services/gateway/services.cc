@@ -23,8 +23,8 @@ Services::Services(Config config_in, ApiKeys api_keys_in, metrics::Registry regi
       stubs(std::make_unique<Stubs>()) {
   stubs->controller =
       controller::v1::ControllerService::NewStub(make_channel(config.controller_address));
-  stubs->retrieval =
-      retrieval::v1::RetrievalService::NewStub(make_channel(config.retrieval_address));
+  stubs->retrieval_channel = make_channel(config.retrieval_address);
+  stubs->retrieval = retrieval::v1::RetrievalService::NewStub(stubs->retrieval_channel);
 }
 
 Services::~Services() = default;
@@ -34,6 +34,16 @@ absl::Status Services::check_admin(std::string_view authorization) const {
   if (bears_key(authorization, config.admin_key)) return absl::OkStatus();
   return absl::UnauthenticatedError(
       "this needs the admin key in the header `Authorization: Bearer KEY`");
+}
+
+std::optional<std::string> Services::not_ready_reason(
+    const controller::v1::GetStatusResponse& controller) const {
+  if (!controller.ready()) return controller.not_ready_reason();
+  if (stubs->retrieval_channel->GetState(/*try_to_connect=*/true) ==
+      GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    return str_cat("retrieval: no connection to ", config.retrieval_address);
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<ModelInfo> Services::learn_model(std::string_view name,

@@ -71,6 +71,11 @@ class Services {
   // UNAUTHENTICATED unless an admin's call bears the admin key or, where there is none, a client's.
   absl::Status check_admin(std::string_view authorization) const;
 
+  // Why requests would fail now, by a controller's status and the gateway's own connection to
+  // retrieval, which may be broken when the controller's is not. Nothing: ready.
+  std::optional<std::string> not_ready_reason(
+      const controller::v1::GetStatusResponse& controller) const;
+
   // The model of a controller's status; UNAVAILABLE if it is not ready, NOT_FOUND if it is another.
   absl::StatusOr<ModelInfo> learn_model(std::string_view name,
                                         const controller::v1::GetStatusResponse& status);

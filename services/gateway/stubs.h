@@ -10,6 +10,7 @@ namespace ragcache::gateway {
 
 // The services behind the gateway. Any thread.
 struct Stubs {
+  std::shared_ptr<grpc::Channel> retrieval_channel;
   std::unique_ptr<controller::v1::ControllerService::Stub> controller;
   std::unique_ptr<retrieval::v1::RetrievalService::Stub> retrieval;
 };

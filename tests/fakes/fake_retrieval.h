@@ -23,6 +23,7 @@ class FakeRetrieval : public retrieval::v1::RetrievalService::CallbackService {
   ~FakeRetrieval() override;
 
   const std::string& address() const { return server_->address(); }
+  void stop() { server_->stop(Duration(0)); }
 
   // While paused, upserts are not read any further.
   void pause_upserts();

@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -32,8 +33,8 @@ awaitable<absl::Status> handle_readyz(Call& call) {
   OutJson reasons = OutJson::array();
   if (!status.ok()) {
     reasons.push_back(str_cat("controller: ", status.status().message()));
-  } else if (!status->ready()) {
-    reasons.push_back(status->not_ready_reason());
+  } else if (std::optional<std::string> reason = call.services.not_ready_reason(*status)) {
+    reasons.push_back(std::move(*reason));
   }
   const bool ready = reasons.empty();
   OutJson value = {{"ready", ready}, {"reasons", std::move(reasons)}};

@@ -1,3 +1,4 @@
+#include "common/clock.h"
 #include "tests/fakes/gateway_fixture.h"
 
 namespace ragcache::gateway {
@@ -27,6 +28,17 @@ TEST_F(StatusHandlersTest, IsReadyWhenTheControllerIs) {
   const http::Response response = send("GET", "/readyz");
   EXPECT_EQ(response.status, 503u);
   EXPECT_EQ(json_of(response)["reasons"], json::array({"no worker"}));
+}
+
+TEST_F(StatusHandlersTest, IsNotReadyWithoutAConnectionOfItsOwnToRetrieval) {
+  start();
+  retrieval_.stop();
+  // The controller says it is ready all along; the broken connection shows after a first attempt.
+  const TimePoint end = steady_now() + std::chrono::seconds(30);
+  http::Response response = send("GET", "/readyz");
+  while (response.status == 200 && steady_now() < end) response = send("GET", "/readyz");
+  EXPECT_EQ(response.status, 503u);
+  EXPECT_THAT(json_of(response)["reasons"][0].get<std::string>(), HasSubstr("retrieval: "));
 }
 
 TEST_F(StatusHandlersTest, ListsTheModel) {
