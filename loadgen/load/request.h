@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/tokenizer/tokenizer.h"
+
+namespace ragcache::loadgen {
+
+// A question to a chat endpoint. With `retrieval` the server adds the documents itself (RAGCache's
+// `rag` extension): those named, or the top_k that it finds.
+struct ChatPrompt {
+  struct Retrieval {
+    uint32_t top_k = 0;
+    std::vector<std::string> documents;  // ids; if there are any, nothing is searched
+  };
+  std::string text;
+  std::optional<Retrieval> retrieval;
+};
+
+// A prompt of token ids to a completions endpoint. RAGCache is told the segments; other servers get
+// all of it as one array.
+struct TokenPrompt {
+  std::vector<std::vector<TokenId>> segments;
+  std::vector<TokenId> tail;
+};
+
+struct Request {
+  Duration at{};  // after the start of the load
+  std::variant<ChatPrompt, TokenPrompt> prompt;
+  uint32_t max_tokens = 1;
+};
+
+// How a request went. Times are after the start of the load; a latency counts from `at`, when it
+// should have been sent, not from when it was.
+struct Outcome {
+  Duration at{};
+  Duration sent{};
+  std::optional<Duration> first_token;
+  Duration end{};
+  std::string error;                   // empty: it was answered to its end
+  std::string text;                    // of the answer
+  std::vector<std::string> documents;  // ids that retrieval found or the request named
+
+  // What the server told; 0 if nothing.
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t cached_documents = 0;
+  uint32_t completion_tokens = 0;
+  double search_ms = 0;
+  double queue_ms = 0;
+  double scheduling_us = 0;
+};
+
+}  // namespace ragcache::loadgen
