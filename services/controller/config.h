@@ -14,6 +14,7 @@ struct Config {
   std::string chat_template = "auto";
   std::string cache_policy = policy_names().front();
   bool cache_history = true;
+  bool prefix_cache = true;
   std::string system_prompt =
       "You are a helpful assistant. Answer the question from the documents, in a few sentences.";
   uint32_t cached_prefix_docs = 0;
@@ -40,6 +41,9 @@ inline void add_options(OptionTable& table, Config& config) {
              .doc = "which documents' KV leaves the cache first"});
   table.add("cache_history", &config.cache_history,
             {.doc = "whether the policy remembers what it knew of documents whose KV has left"});
+  table.add("prefix_cache", &config.prefix_cache,
+            {.doc = "whether KV is kept from one request to the next; without, every prompt is "
+                    "computed whole, which is of use for comparisons alone"});
   table.add("system_prompt", &config.system_prompt,
             {.doc = "system message of requests that bring none"});
   table.add("cached_prefix_docs", &config.cached_prefix_docs,

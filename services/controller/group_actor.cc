@@ -76,7 +76,9 @@ void GroupActor::dispatch(ActorContext& context) {
         end(refused, std::move(fits), worker::v1::FINISH_REASON_UNSPECIFIED);
         continue;
       }
+      const TimePoint start = context.now();
       const Admission admission = admit(request, context);
+      request.scheduling += context.now() - start;
       if (admission == Admission::kDoesNotFit) break;
       if (admission == Admission::kWaitsForPrefix) {
         ++it;

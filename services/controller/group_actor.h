@@ -69,6 +69,7 @@ class GroupActor {
     bool hits_counted = false;
     bool expected = false;  // the tree knows that it waits
     TimePoint admitted{};
+    Duration scheduling{};  // spent on its admission, failed attempts included
 
     // While on the worker.
     uint32_t reserved_segment_blocks = 0;
@@ -121,7 +122,7 @@ class GroupActor {
   // The tree is told what waits, if the policy looks ahead.
   void expect(Request& request);
   void unexpect(Request& request);
-  // Passes tokens on; with the first ones, counts the request's hits.
+  // Passes tokens on; with the first ones, counts the request's hits and tells of its admission.
   void deliver(Request& request, TokensArrived arrived, CachedTokens cached);
   // After a while without a worker requests fail, waiting ones and new ones, until there is one.
   void no_worker_at(TimePoint now);

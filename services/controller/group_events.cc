@@ -17,6 +17,17 @@ constexpr uint32_t kMaxMisses = 3;
 // How long requests wait for a worker that is gone: it may just be loading its model.
 constexpr Duration kMaxWorkerAbsence = std::chrono::seconds(30);
 
+// Documents of the chain that lie wholly within its first so many tokens.
+uint32_t documents_within(std::span<const SegmentSpec> chain, uint32_t tokens) {
+  uint32_t documents = 0;
+  for (const SegmentSpec& spec : chain) {
+    if (spec.tokens > tokens) break;
+    tokens -= spec.tokens;
+    if (!spec.name.empty()) ++documents;  // roots have none
+  }
+  return documents;
+}
+
 }  // namespace
 
 void GroupActor::handle(WorkerConnected connected, ActorContext& context) {
@@ -217,14 +228,17 @@ void GroupActor::on_tokens(const worker::v1::Tokens& tokens) {
 
 void GroupActor::deliver(Request& request, TokensArrived arrived, CachedTokens cached) {
   arrived.choice = request.submit.choice;
-  arrived.admitted = request.admitted;
   if (!request.hits_counted) {
     request.hits_counted = true;
     const CachedTokens first = request.first_cached.value_or(CachedTokens{});
     // What was on the host then may be on the device when the request comes again.
     const uint32_t host = std::min(cached.device + cached.host, first.host);
     const uint32_t device = std::min(cached.device + cached.host - host, first.device);
-    arrived.cached_tokens = device + host;
+    arrived.admission = {
+        .at = request.admitted,
+        .scheduling = request.scheduling,
+        .cached_tokens = device + host,
+        .cached_documents = documents_within(request.submit.plan->chain, device + host)};
     // Further choices find what the first one computed: that is no work that the cache saved.
     if (request.submit.choice == 0) {
       const uint32_t queries = request.submit.plan->prefix_tokens();

@@ -23,8 +23,13 @@ struct TokensArrived {
   uint32_t choice;
   std::vector<TokenId> tokens;
   std::vector<worker::v1::TokenLogprob> logprobs;  // one for each token, if asked for
-  std::optional<uint32_t> cached_tokens;           // with the choice's first token
-  TimePoint admitted;                              // when the choice left the queue
+  struct Admission {
+    TimePoint at;         // when the choice left the queue
+    Duration scheduling;  // the group's own work until then
+    uint32_t cached_tokens;
+    uint32_t cached_documents;
+  };
+  std::optional<Admission> admission;  // with the choice's first token
 };
 
 // A choice's end: OK after the last token, else why it failed. Nothing of it follows.

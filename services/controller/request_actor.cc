@@ -161,6 +161,7 @@ RequestActor::Plan RequestActor::make_plan(const SegmentId& root,
 
 void RequestActor::submit(Plan plan, ActorContext& context) {
   if (!plan.ok()) return fail(plan.status(), context);
+  if (!dependencies_->config.prefix_cache) plan = without_segments(**plan);
   usage_.set_prompt_tokens((*plan)->prompt_tokens());
   if (request_.path_action() == v1::PATH_ACTION_RELEASE) {
     state_ = State::kReleasing;
@@ -208,13 +209,21 @@ void RequestActor::handle(TokensArrived arrived, ActorContext& context) {
   if (!first_token_.has_value()) {
     first_token_ = context.now();
     usage_.set_ttft_us(to_us(*first_token_ - arrived_));
-    usage_.set_queue_us(to_us(arrived.admitted - searched_));
     dependencies_->metrics->ttft_seconds.Observe(to_seconds(*first_token_ - arrived_));
-    dependencies_->metrics->queue_seconds.Observe(to_seconds(arrived.admitted - searched_));
+    if (arrived.admission.has_value()) {
+      const Duration queued = arrived.admission->at - searched_;
+      usage_.set_queue_us(to_us(queued));
+      dependencies_->metrics->queue_seconds.Observe(to_seconds(queued));
+    }
   }
-  // Of the first choice: what the others find cached is mostly its own.
-  if (arrived.choice == 0 && arrived.cached_tokens.has_value()) {
-    usage_.set_cached_tokens(*arrived.cached_tokens);
+  if (arrived.admission.has_value()) {
+    usage_.set_scheduling_ns(usage_.scheduling_ns() +
+                             static_cast<uint64_t>(arrived.admission->scheduling.count()));
+    // Of the first choice: what the others find cached is mostly its own.
+    if (arrived.choice == 0) {
+      usage_.set_cached_tokens(arrived.admission->cached_tokens);
+      usage_.set_cached_documents(arrived.admission->cached_documents);
+    }
   }
   usage_.set_completion_tokens(usage_.completion_tokens() +
                                static_cast<uint32_t>(arrived.tokens.size()));

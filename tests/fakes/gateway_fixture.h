@@ -81,6 +81,8 @@ class GatewayTest : public testing::Test {
     end.set_reason(controller::v1::FINISH_REASON_STOP);
     end.set_prompt_tokens(100);
     end.set_cached_tokens(64);
+    end.set_cached_documents(1);
+    end.set_scheduling_ns(12500);
     end.set_completion_tokens(2);
     end.set_search_us(1500);
     end.set_queue_us(20);

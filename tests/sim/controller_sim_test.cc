@@ -73,6 +73,7 @@ class Simulation {
     config.max_tokens = kMaxTokens;
     config.system_prompt = kSystem;
     config.cached_prefix_docs = below(3) == 0 ? 2 : 0;
+    config.prefix_cache = below(16) > 0;
     const std::vector<std::string> policies = policy_names();
     group_ = runtime_.spawn<CheckedGroup>(
         config, uint64_t{1}, *make_policy(policies[below(policies.size())]),
@@ -357,6 +358,10 @@ class Simulation {
     EXPECT_EQ(client.seen->usage.reason(), client.seen->choices[0].reason);
     EXPECT_EQ(client.seen->usage.prompt_tokens(), prompt.size());
     EXPECT_LT(client.seen->usage.cached_tokens(), prompt.size());
+    if (!dependencies_->config.prefix_cache) EXPECT_EQ(client.seen->usage.cached_tokens(), 0u);
+    if (client.seen->usage.cached_tokens() == 0) {
+      EXPECT_EQ(client.seen->usage.cached_documents(), 0u);
+    }
   }
 
   void check_end() {

@@ -17,6 +17,15 @@ void append(PromptPlan& plan, const SegmentId& parent, const Digest& digest,
 
 }  // namespace
 
+std::shared_ptr<const PromptPlan> without_segments(const PromptPlan& plan) {
+  auto flat = std::make_shared<PromptPlan>();
+  for (const auto& tokens : plan.segment_tokens) {
+    flat->tail.insert(flat->tail.end(), tokens.begin(), tokens.end());
+  }
+  flat->tail.insert(flat->tail.end(), plan.tail.begin(), plan.tail.end());
+  return flat;
+}
+
 uint32_t tokens_of(std::span<const SegmentSpec> chain) {
   uint32_t total = 0;
   for (const SegmentSpec& spec : chain) total += spec.tokens;

@@ -33,6 +33,9 @@ struct PromptPlan {
   uint32_t prompt_tokens() const { return prefix_tokens() + static_cast<uint32_t>(tail.size()); }
 };
 
+// The same prompt with all of it in the tail: nothing of it is cached or found cached.
+std::shared_ptr<const PromptPlan> without_segments(const PromptPlan& plan);
+
 // Part of a raw prompt: plain text, in which the spelling of a special token means nothing, or ids.
 using RawPart = std::variant<std::string, std::vector<TokenId>>;
 

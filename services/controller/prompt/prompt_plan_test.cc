@@ -24,6 +24,15 @@ class PromptPlanTest : public ::testing::Test {
                              {{ChatRole::kUser, question}});
   }
 
+  static std::vector<TokenId> prompt_of(const PromptPlan& plan) {
+    std::vector<TokenId> tokens;
+    for (const auto& segment : plan.segment_tokens) {
+      tokens.insert(tokens.end(), segment.begin(), segment.end());
+    }
+    tokens.insert(tokens.end(), plan.tail.begin(), plan.tail.end());
+    return tokens;
+  }
+
   const SegmentId root_ = SegmentId::root(sha256("model"), "scope");
   const std::shared_ptr<const Tokenizer> tokenizer_ = demo_tokenizer();
   const std::shared_ptr<const PromptFormat> format_ = *PromptFormat::create(tokenizer_);
@@ -46,15 +55,15 @@ TEST_F(PromptPlanTest, CutsAtTheDocumentsAndKeepsTheQuestionInTheTail) {
             "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST_F(PromptPlanTest, KeepsThePromptWithoutSegments) {
+  const auto whole = plan("S", {document("A", "1"), document("B", "2")}, "x");
+  const auto flat = without_segments(*whole);
+  EXPECT_TRUE(flat->chain.empty());
+  EXPECT_EQ(prompt_of(*flat), prompt_of(*whole));
+  EXPECT_EQ(flat->prompt_tokens(), whole->prompt_tokens());
+}
+
 TEST_F(PromptPlanTest, KeepsThePromptWhenOnlyLeadingDocumentsAreCached) {
-  const auto prompt_of = [](const PromptPlan& plan) {
-    std::vector<TokenId> tokens;
-    for (const auto& segment : plan.segment_tokens) {
-      tokens.insert(tokens.end(), segment.begin(), segment.end());
-    }
-    tokens.insert(tokens.end(), plan.tail.begin(), plan.tail.end());
-    return tokens;
-  };
   const std::vector<PromptDocument> documents{document("A", "1"), document("B", "2"),
                                               document("C", "3")};
   const auto all = plan("S", documents, "x");

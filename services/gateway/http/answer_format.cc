@@ -13,7 +13,8 @@ OutJson usage_json(const pb::Completed& totals) {
   return {{"prompt_tokens", totals.prompt_tokens()},
           {"completion_tokens", totals.completion_tokens()},
           {"total_tokens", uint64_t{totals.prompt_tokens()} + totals.completion_tokens()},
-          {"prompt_tokens_details", {{"cached_tokens", totals.cached_tokens()}}}};
+          {"prompt_tokens_details", {{"cached_tokens", totals.cached_tokens()},
+                                     {"cached_documents", totals.cached_documents()}}}};
 }
 
 const char* reason_text(pb::FinishReason reason) {
@@ -106,6 +107,7 @@ OutJson documents_json(const pb::Retrieved& retrieved) {
 OutJson timings_json(const pb::Completed& totals) {
   return {{"search_ms", to_ms(totals.search_us())},
           {"queue_ms", to_ms(totals.queue_us())},
+          {"scheduling_us", static_cast<double>(totals.scheduling_ns()) / 1000},
           {"ttft_ms", to_ms(totals.ttft_us())},
           {"total_ms", to_ms(totals.total_us())}};
 }

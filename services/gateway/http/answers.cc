@@ -105,6 +105,8 @@ class Answering {
     --open_requests_;
     totals_.set_prompt_tokens(totals_.prompt_tokens() + completed.prompt_tokens());
     totals_.set_cached_tokens(totals_.cached_tokens() + completed.cached_tokens());
+    totals_.set_cached_documents(totals_.cached_documents() + completed.cached_documents());
+    totals_.set_scheduling_ns(totals_.scheduling_ns() + completed.scheduling_ns());
     totals_.set_completion_tokens(totals_.completion_tokens() + completed.completion_tokens());
     totals_.set_search_us(std::max(totals_.search_us(), completed.search_us()));
     totals_.set_queue_us(std::max(totals_.queue_us(), completed.queue_us()));

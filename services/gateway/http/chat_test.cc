@@ -45,10 +45,11 @@ TEST_F(ChatTest, AnswersWholeInTheShapeOfOpenAi) {
     "choices": [{"index": 0, "logprobs": null, "finish_reason": "stop",
       "message": {"role": "assistant", "content": "Because \"ü\"\n", "refusal": null}}],
     "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102,
-      "prompt_tokens_details": {"cached_tokens": 64}},
+      "prompt_tokens_details": {"cached_tokens": 64, "cached_documents": 1}},
     "documents": [{"id": "b", "title": "Title b", "score": 0.9, "rank": 1},
                   {"id": "a", "title": "Title a", "score": 0.25, "rank": 2}],
-    "timings": {"search_ms": 1.5, "queue_ms": 0.02, "ttft_ms": 30.0, "total_ms": 45.25}})"));
+    "timings": {"search_ms": 1.5, "queue_ms": 0.02, "scheduling_us": 12.5, "ttft_ms": 30.0,
+      "total_ms": 45.25}})"));
 }
 
 TEST_F(ChatTest, StreamsTheExactEvents) {
@@ -66,14 +67,15 @@ TEST_F(ChatTest, StreamsTheExactEvents) {
               R"(,"model":"fake-model","choices":[{"index":0,"delta":)");
   EXPECT_EQ(
       response.body,
-      str_cat(head, R"({"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],)",
-              R"("documents":[{"id":"b","title":"Title b","score":0.9,"rank":1},)",
-              R"({"id":"a","title":"Title a","score":0.25,"rank":2}]})", "\n\n", head,
-              R"({"content":"Bec"},"logprobs":null,"finish_reason":null}]})", "\n\n", head,
-              R"({"content":"ause \"ü\"\n"},"logprobs":null,"finish_reason":null}]})", "\n\n", head,
-              R"({},"logprobs":null,"finish_reason":"stop"}],)",
-              R"("timings":{"search_ms":1.5,"queue_ms":0.02,"ttft_ms":30.0,"total_ms":45.25}})",
-              "\n\n", "data: [DONE]\n\n"));
+      str_cat(
+          head, R"({"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],)",
+          R"("documents":[{"id":"b","title":"Title b","score":0.9,"rank":1},)",
+          R"({"id":"a","title":"Title a","score":0.25,"rank":2}]})", "\n\n", head,
+          R"({"content":"Bec"},"logprobs":null,"finish_reason":null}]})", "\n\n", head,
+          R"({"content":"ause \"ü\"\n"},"logprobs":null,"finish_reason":null}]})", "\n\n", head,
+          R"({},"logprobs":null,"finish_reason":"stop"}],)",
+          R"("timings":{"search_ms":1.5,"queue_ms":0.02,"scheduling_us":12.5,"ttft_ms":30.0,"total_ms":45.25}})",
+          "\n\n", "data: [DONE]\n\n"));
 }
 
 TEST_F(ChatTest, SendsUsageWithItsTimingsWhenAsked) {

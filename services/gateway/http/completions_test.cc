@@ -63,8 +63,9 @@ TEST_F(CompletionsTest, AnswersARawPromptWhole) {
     "object": "text_completion", "model": "fake-model",
     "choices": [{"text": "once upon", "index": 0, "logprobs": null, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102,
-      "prompt_tokens_details": {"cached_tokens": 64}},
-    "timings": {"search_ms": 1.5, "queue_ms": 0.02, "ttft_ms": 30.0, "total_ms": 45.25}})"));
+      "prompt_tokens_details": {"cached_tokens": 64, "cached_documents": 1}},
+    "timings": {"search_ms": 1.5, "queue_ms": 0.02, "scheduling_us": 12.5, "ttft_ms": 30.0,
+      "total_ms": 45.25}})"));
   const pb::AnswerRequest asked = controller_.last_request();
   EXPECT_EQ(asked.raw_prompt().tail().text(), "Tell");
   EXPECT_EQ(asked.messages_size(), 0);
