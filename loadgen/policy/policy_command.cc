@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common/json/json_object.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "loadgen/policy/belady.h"
 #include "loadgen/policy/prefixes.h"
+#include "loadgen/policy/profile.h"
 #include "loadgen/policy/replay.h"
 #include "loadgen/report/progress.h"
 #include "loadgen/report/report_file.h"
@@ -50,31 +50,6 @@ absl::Status check(const PolicyCommand& command) {
         str_cat("--policies: has \"", name, "\", must be of ", names, kBelady));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<uint32_t>> tokens_of(const JsonObject& profile, const char* field) {
-  std::vector<uint32_t> values;
-  const json& list = profile.json().value(field, json());
-  for (const json& value : list) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > UINT32_MAX) {
-      return absl::InvalidArgumentError(str_cat(field, ": must be a list of token counts"));
-    }
-    values.push_back(value.get<uint32_t>());
-  }
-  return values;
-}
-
-// {"cached_tokens":[…],"new_tokens":[…],"seconds":[…]}, rows by cached tokens.
-absl::StatusOr<PrefillCost> read_profile(const std::string& path) {
-  RAG_ASSIGN_OR_RETURN(const JsonObject profile, JsonObject::open(path));
-  RAG_ASSIGN_OR_RETURN(auto cached, tokens_of(profile, "cached_tokens"));
-  RAG_ASSIGN_OR_RETURN(auto fresh, tokens_of(profile, "new_tokens"));
-  std::vector<double> seconds;
-  for (const json& value : profile.json().value("seconds", json())) {
-    if (!value.is_number()) return absl::InvalidArgumentError("seconds: must be a list of numbers");
-    seconds.push_back(value.get<double>());
-  }
-  return PrefillCost::create(std::move(cached), std::move(fresh), std::move(seconds));
 }
 
 // Whether a policy differs when it forgets what left the cache.
@@ -126,11 +101,7 @@ absl::Status policy(const PolicyCommand& command) {
   RAG_RETURN_IF_ERROR(check(command));
   std::optional<PrefillCost> measured;
   if (!command.profile.empty()) {
-    absl::StatusOr<PrefillCost> profile = read_profile(command.profile);
-    if (!profile.ok()) {
-      return absl::InvalidArgumentError(str_cat(command.profile, ": ", profile.status().message()));
-    }
-    measured = *std::move(profile);
+    RAG_ASSIGN_OR_RETURN(measured, read_profile(command.profile));
   }
   const PrefillCost cost = measured.value_or(PrefillCost::unmeasured());
   const controller::PrefillSeconds prefill_seconds = [&cost](uint32_t cached, uint32_t fresh) {

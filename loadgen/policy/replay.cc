@@ -81,6 +81,7 @@ class Replay {
         counts_.bytes_moved += tokens * options_.bytes_per_token;
       }
     }
+    counts_.cached_tokens.push_back(cached_tokens - chain[0].tokens);
     chain = chain.first(fitting);
     const auto cached = chain.first(std::min(fitting, match.cached()));
     tree_.hold(cached);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "loadgen/policy/prefixes.h"
 #include "services/controller/policy/policy.h"
@@ -21,9 +22,10 @@ struct ReplayCounts {
   uint64_t tokens = 0;  // of documents
   uint64_t token_hits = 0;
   uint64_t device_token_hits = 0;
-  uint64_t evictions = 0;     // of nodes, from the device to the host or out of the cache
-  uint64_t bytes_moved = 0;   // between the tiers, both ways
-  double ns_per_request = 0;  // of the tree and the policy
+  uint64_t evictions = 0;               // of nodes, from the device to the host or out of the cache
+  uint64_t bytes_moved = 0;             // between the tiers, both ways
+  double ns_per_request = 0;            // of the tree and the policy
+  std::vector<uint32_t> cached_tokens;  // of each request's documents
 
   double hit_ratio() const { return ratio(document_hits, documents); }
   double token_hit_ratio() const { return ratio(token_hits, tokens); }

@@ -1,0 +1,219 @@
+#include "loadgen/experiment/experiment.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "loadgen/experiment/server_process.h"
+#include "loadgen/report/progress.h"
+
+namespace ragcache::loadgen {
+namespace {
+
+// A model is loaded, and perhaps converted, before a server is ready.
+constexpr Duration kStartTimeout = std::chrono::minutes(10);
+// Of the warm-up: enough to keep a server busy, few enough that none looks far ahead.
+constexpr size_t kWarmUpAtOnce = 4;
+
+class Experiment {
+ public:
+  Experiment(const std::vector<Contender>& contenders, const std::vector<Request>& requests,
+             const ExperimentOptions& options)
+      : contenders_(contenders),
+        warm_up_(std::span(requests).first(options.warm_up)),
+        counted_(std::span(requests).subspan(options.warm_up, options.requests)),
+        options_(options) {}
+
+  absl::StatusOr<ExperimentResult> run() {
+    RAG_RETURN_IF_ERROR(measure_capacity());
+    result_.status = run_rates();
+    for (ExperimentRun& run : result_.runs) {
+      auto& outcomes = outcomes_[{run.rate_share, run.contender}];
+      run.summary = summarize(LoadResult{std::move(outcomes), absl::OkStatus()}, 0);
+    }
+    std::erase_if(result_.runs, [](const ExperimentRun& run) { return run.round_ttft_ms.empty(); });
+    find_throughput_at_slo();
+    return std::move(result_);
+  }
+
+ private:
+  absl::Status measure_capacity() {
+    result_.capacity_rps = options_.capacity_rps;
+    if (result_.capacity_rps > 0) return absl::OkStatus();
+    const auto baseline = std::find_if(contenders_.begin(), contenders_.end(),
+                                       [&](const auto& c) { return c.name == options_.baseline; });
+    std::fprintf(stderr, "what %s sustains: %llu requests at once\n", baseline->name.c_str(),
+                 static_cast<unsigned long long>(options_.capacity_requests));
+    RAG_ASSIGN_OR_RETURN(const auto server, start(*baseline));
+    const auto some = counted_.first(std::min<size_t>(options_.capacity_requests, counted_.size()));
+    RAG_ASSIGN_OR_RETURN(const LoadResult load, send(*baseline, some, {}));
+    RAG_RETURN_IF_ERROR(load.status);
+    Duration last{};
+    for (const Outcome& outcome : load.outcomes) last = std::max(last, outcome.end);
+    result_.capacity_rps = static_cast<double>(some.size()) / to_seconds(last);
+    return absl::OkStatus();
+  }
+
+  absl::Status run_rates() {
+    for (const double share : options_.rate_shares) {
+      const double rate = share * result_.capacity_rps;
+      RAG_ASSIGN_OR_RETURN(const std::vector<Duration> at, options_.arrivals(rate));
+      const size_t first = result_.runs.size();
+      for (const Contender& contender : contenders_) {
+        ExperimentRun run{.contender = contender.name, .rate = rate, .rate_share = share};
+        if (contender.predict_ttft_ms) run.predicted_ttft_ms = contender.predict_ttft_ms(at);
+        result_.runs.push_back(std::move(run));
+      }
+      for (uint32_t round = 0; round < options_.rounds; ++round) {
+        for (size_t i = 0; i < contenders_.size(); ++i) {
+          const size_t turn = (i + round) % contenders_.size();
+          std::fprintf(stderr, "rate %.3f/s (%.2f of %s), round %u of %u: %s\n", rate, share,
+                       options_.baseline.c_str(), round + 1, options_.rounds,
+                       contenders_[turn].name.c_str());
+          if (absl::Status status = run_one(contenders_[turn], at, result_.runs[first + turn]);
+              !status.ok()) {
+            return absl::Status(status.code(), str_cat(contenders_[turn].name, " at ", rate,
+                                                       " requests/s: ", status.message()));
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status run_one(const Contender& contender, const std::vector<Duration>& at,
+                       ExperimentRun& run) {
+    RAG_ASSIGN_OR_RETURN(const auto server, start(contender));
+    RAG_RETURN_IF_ERROR(warm_up(contender));
+    RAG_ASSIGN_OR_RETURN(LoadResult load, send(contender, counted_, at));
+    const Summary round = summarize(load, 0);
+    std::fprintf(stderr, "  first token after %.0f ms on average, %.2f of the tokens cached\n",
+                 round.ttft_ms.mean, round.token_hit_ratio);
+    run.round_ttft_ms.push_back(round.ttft_ms.mean);
+    auto& outcomes = outcomes_[{run.rate_share, run.contender}];
+    std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
+    return load.status;
+  }
+
+  absl::StatusOr<std::unique_ptr<ServerProcess>> start(const Contender& contender) const {
+    if (contender.command.empty()) return nullptr;
+    for (const std::string& file : contender.remove_first) std::filesystem::remove(file);
+    RAG_ASSIGN_OR_RETURN(auto server, ServerProcess::start({.command = contender.command,
+                                                            .environment = contender.environment,
+                                                            .log = contender.log}));
+    RAG_RETURN_IF_ERROR(server->wait_ready(contender.url + contender.ready_path, kStartTimeout));
+    return server;
+  }
+
+  absl::Status warm_up(const Contender& contender) const {
+    // One request at least: a server's first one is not like the others.
+    const auto requests =
+        contender.learns ? warm_up_ : warm_up_.first(std::min<size_t>(1, warm_up_.size()));
+    Progress progress("warm-up", requests.size());
+    for (size_t done = 0; done < requests.size(); done += kWarmUpAtOnce) {
+      const auto batch = requests.subspan(done, std::min(kWarmUpAtOnce, requests.size() - done));
+      RAG_ASSIGN_OR_RETURN(const LoadResult load, send(contender, batch, {}));
+      RAG_RETURN_IF_ERROR(load.status);
+      progress.show(done + batch.size());
+    }
+    return absl::OkStatus();
+  }
+
+  // All at once if there are no times.
+  absl::StatusOr<LoadResult> send(const Contender& contender, std::span<const Request> requests,
+                                  const std::vector<Duration>& at) const {
+    std::vector<Request> timed(requests.begin(), requests.end());
+    for (size_t i = 0; i < at.size(); ++i) timed[i].at = at[i];
+    LoadOptions options = options_.load;
+    std::optional<Progress> progress;
+    if (!at.empty()) {
+      progress.emplace("requests", timed.size());
+      options.on_progress = [&progress](uint64_t, uint64_t ended, uint64_t) {
+        progress->show(ended);
+      };
+    }
+    return run_load(contender.endpoint, timed, options);
+  }
+
+  void find_throughput_at_slo() {
+    const auto reference =
+        std::find_if(result_.runs.begin(), result_.runs.end(),
+                     [&](const ExperimentRun& run) { return run.contender == options_.baseline; });
+    if (reference == result_.runs.end()) return;
+    result_.slo_ttft_ms = options_.slo_factor * reference->summary.ttft_ms.mean;
+    for (const Contender& contender : contenders_) {
+      std::vector<std::pair<double, double>> points;  // rate, mean time to first token
+      for (const ExperimentRun& run : result_.runs) {
+        if (run.contender != contender.name) continue;
+        points.emplace_back(run.rate, run.summary.ttft_ms.mean);
+      }
+      if (points.empty()) continue;
+      result_.throughput_at_slo[contender.name] = highest_rate_within(result_.slo_ttft_ms, points);
+    }
+  }
+
+  static double highest_rate_within(double bound, std::vector<std::pair<double, double>> points) {
+    std::sort(points.begin(), points.end());
+    double highest = 0;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const auto [rate, value] = points[i];
+      if (value <= bound) {
+        highest = rate;
+      } else {
+        if (i > 0) {
+          const auto [rate_before, value_before] = points[i - 1];
+          highest =
+              rate_before + (rate - rate_before) * (bound - value_before) / (value - value_before);
+        }
+        break;
+      }
+    }
+    return highest;
+  }
+
+  const std::vector<Contender>& contenders_;
+  const std::span<const Request> warm_up_;
+  const std::span<const Request> counted_;
+  const ExperimentOptions& options_;
+  ExperimentResult result_;
+  std::map<std::pair<double, std::string>, std::vector<Outcome>> outcomes_;
+};
+
+}  // namespace
+
+std::optional<double> ExperimentResult::ratio_vs(const ExperimentRun& run,
+                                                 const std::string& other) const {
+  for (const ExperimentRun& each : runs) {
+    if (each.contender != other || each.rate_share != run.rate_share) continue;
+    if (run.summary.ttft_ms.mean <= 0) return std::nullopt;
+    return each.summary.ttft_ms.mean / run.summary.ttft_ms.mean;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<ExperimentResult> run_experiment(const std::vector<Contender>& contenders,
+                                                const std::vector<Request>& requests,
+                                                const ExperimentOptions& options) {
+  if (requests.size() < options.warm_up + options.requests) {
+    return absl::InvalidArgumentError(str_cat("--requests: the workload has ", requests.size(),
+                                              " requests, fewer than --warm-up ", options.warm_up,
+                                              " and --requests ", options.requests, " together"));
+  }
+  if (std::none_of(contenders.begin(), contenders.end(),
+                   [&](const Contender& each) { return each.name == options.baseline; })) {
+    return absl::InvalidArgumentError(
+        str_cat("--baseline: ", options.baseline, " is none of those compared"));
+  }
+  for (const double share : options.rate_shares) {
+    if (share > 0 && share <= 100) continue;
+    return absl::InvalidArgumentError(
+        str_cat("--rates: has ", share, ", must be above 0 and at most 100"));
+  }
+  return Experiment(contenders, requests, options).run();
+}
+
+}  // namespace ragcache::loadgen

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "loadgen/load/load.h"
+#include "loadgen/report/summary.h"
+
+namespace ragcache::loadgen {
+
+// One of the servers that an experiment compares.
+struct Contender {
+  std::string name;
+  // Started before each of its runs and ended afterwards; empty: it runs already, at `url`.
+  std::vector<std::string> command;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> remove_first;  // files that must not be there when it starts
+  std::string log;
+  std::string url;
+  std::string ready_path;  // answers 200 once it serves
+  EndpointOptions endpoint;
+  // Whether what it served before makes it faster. If not, it is not warmed up.
+  bool learns = true;
+  // Mean time to first token that a model of it predicts, of the requests sent at these times.
+  std::function<double(const std::vector<Duration>& at)> predict_ttft_ms;
+};
+
+struct ExperimentOptions {
+  uint64_t warm_up = 300;   // requests that are not counted, sent a few at a time
+  uint64_t requests = 600;  // counted ones
+  std::vector<double> rate_shares{0.3, 0.6, 0.9};  // of what the baseline sustains
+  std::string baseline;                            // a contender's name
+  double capacity_rps = 0;                         // of the baseline; 0: it is measured
+  uint64_t capacity_requests = 24;                 // sent at once to measure it
+  uint32_t rounds = 1;
+  // When the counted requests are sent, at that many a second.
+  std::function<absl::StatusOr<std::vector<Duration>>(double rate)> arrivals;
+  // Its objective is this many times the baseline's mean time to first token at the lowest rate,
+  // as RAGCache §7.1 and vLLM's paper have it.
+  double slo_factor = 5;
+  LoadOptions load;
+};
+
+// What one contender did at one rate, in all rounds together.
+struct ExperimentRun {
+  std::string contender;
+  double rate = 0;  // requests a second
+  double rate_share = 0;
+  Summary summary;
+  std::vector<double> round_ttft_ms;  // means
+  std::optional<double> predicted_ttft_ms;
+};
+
+struct ExperimentResult {
+  double capacity_rps = 0;
+  double slo_ttft_ms = 0;
+  std::vector<ExperimentRun> runs;  // by rate, then as the contenders stand
+  // The highest rate at which the mean time to first token meets the objective, between the rates
+  // that ran by straight lines; at the highest of them, it may be more. Zero if none does.
+  std::map<std::string, double> throughput_at_slo;
+  absl::Status status;  // why not all of it ran
+
+  // How many times sooner than `other` the run's contender has its first token at that rate.
+  std::optional<double> ratio_vs(const ExperimentRun& run, const std::string& other) const;
+};
+
+// Sends the same requests (the warm-up's first, then the counted ones) at the same times to each
+// contender: a rate after the other, and at each rate the contenders in an order that turns with
+// the rounds. Every run begins with a server that was just started and warmed up. A contender that
+// fails ends the experiment, with what there is. INVALID_ARGUMENT names what cannot be.
+absl::StatusOr<ExperimentResult> run_experiment(const std::vector<Contender>& contenders,
+                                                const std::vector<Request>& requests,
+                                                const ExperimentOptions& options);
+
+}  // namespace ragcache::loadgen

@@ -1,0 +1,175 @@
+#include "loadgen/experiment/experiment_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "loadgen/report/chart.h"
+#include "loadgen/report/environment.h"
+#include "loadgen/report/html_page.h"
+#include "loadgen/report/report_file.h"
+#include "loadgen/report/text_table.h"
+
+namespace ragcache::loadgen {
+namespace {
+
+using nlohmann::ordered_json;
+
+// How many times sooner the first token was to come than `other`'s, by the models.
+std::optional<double> predicted_ratio(const ExperimentResult& result, const ExperimentRun& run,
+                                      const std::string& other) {
+  for (const ExperimentRun& each : result.runs) {
+    if (each.contender != other || each.rate_share != run.rate_share) continue;
+    if (!each.predicted_ttft_ms || !run.predicted_ttft_ms || *run.predicted_ttft_ms <= 0) break;
+    return *each.predicted_ttft_ms / *run.predicted_ttft_ms;
+  }
+  return std::nullopt;
+}
+
+ordered_json or_null(std::optional<double> value) {
+  return value.has_value() ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json run_json(const ExperimentReport& report, const ExperimentResult& result,
+                      const ExperimentRun& run) {
+  ordered_json json{
+      {report.kind, run.contender}, {"rate", run.rate}, {"rate_share", run.rate_share}};
+  json.update(to_json(run.summary));
+  // Nothing is prefilled before the search has ended, so all of it is waited for.
+  json["search_not_overlapped_ms"] = run.summary.search_ms.mean;
+  json["round_ttft_ms"] = run.round_ttft_ms;
+  ordered_json predicted{{"ttft_ms", or_null(run.predicted_ttft_ms)},
+                         {"ratio_vs", ordered_json::object()}};
+  json["ratio_vs"] = ordered_json::object();
+  for (const std::string& other : report.ratios) {
+    json["ratio_vs"][other] = or_null(result.ratio_vs(run, other));
+    predicted["ratio_vs"][other] = or_null(predicted_ratio(result, run, other));
+  }
+  if (run.predicted_ttft_ms.has_value()) json["predicted"] = std::move(predicted);
+  return json;
+}
+
+std::string cell(std::optional<double> value, int decimals) {
+  return value.has_value() ? fixed(*value, decimals) : "–";
+}
+
+// The mean, and the least and the most of the rounds.
+std::string spread(const ExperimentRun& run) {
+  const auto [least, most] =
+      std::minmax_element(run.round_ttft_ms.begin(), run.round_ttft_ms.end());
+  std::string text = fixed(run.summary.ttft_ms.mean, 0);
+  if (run.round_ttft_ms.size() > 1) {
+    text += str_cat(" (", fixed(*least, 0), "–", fixed(*most, 0), ")");
+  }
+  return text;
+}
+
+Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
+  Table table{{report.kind, "share", "req/s", "TTFT ms", "p50", "p90", "p99", "TPOT ms",
+               "hit tokens", "hit docs", "ceiling"},
+              {}};
+  for (const std::string& other : report.ratios) {
+    table.header.push_back("× " + other);
+    table.header.push_back("predicted");
+  }
+  table.header.push_back("errors");
+  for (const ExperimentRun& run : result.runs) {
+    const Summary& summary = run.summary;
+    std::vector<std::string> row{run.contender,
+                                 fixed(run.rate_share, 2),
+                                 fixed(run.rate, 3),
+                                 spread(run),
+                                 fixed(summary.ttft_ms.p50, 0),
+                                 fixed(summary.ttft_ms.p90, 0),
+                                 fixed(summary.ttft_ms.p99, 0),
+                                 fixed(summary.tpot_ms.mean, 1),
+                                 fixed(summary.token_hit_ratio(), 3),
+                                 fixed(summary.document_hit_ratio(), 3),
+                                 fixed(summary.ceiling(), 2)};
+    for (const std::string& other : report.ratios) {
+      row.push_back(cell(result.ratio_vs(run, other), 2));
+      row.push_back(cell(predicted_ratio(result, run, other), 2));
+    }
+    row.push_back(std::to_string(summary.requests - summary.answered));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table facts_table(const ExperimentReport& report, const ExperimentResult& result) {
+  Table table{{"", ""}, {}};
+  for (const auto& [name, value] : report.facts) table.rows.push_back({name, value});
+  table.rows.push_back({"capacity of the baseline, req/s", fixed(result.capacity_rps, 3)});
+  table.rows.push_back({"objective, mean TTFT ms", fixed(result.slo_ttft_ms, 0)});
+  for (const auto& [name, rate] : result.throughput_at_slo) {
+    table.rows.push_back({"throughput within it, req/s: " + name, fixed(rate, 3)});
+  }
+  return table;
+}
+
+Chart chart_of(const ExperimentReport& report, const ExperimentResult& result) {
+  Chart chart{.title = report.title,
+              .x_label = "rate, share of what the baseline sustains",
+              .y_label = "mean time to first token, ms"};
+  for (const ExperimentRun& run : result.runs) {
+    auto line = std::find_if(chart.lines.begin(), chart.lines.end(),
+                             [&run](const ChartLine& each) { return each.label == run.contender; });
+    if (line == chart.lines.end()) line = chart.lines.insert(line, ChartLine{run.contender, {}});
+    line->points.emplace_back(run.rate_share, run.summary.ttft_ms.mean);
+  }
+  for (ChartLine& line : chart.lines) std::sort(line.points.begin(), line.points.end());
+  return chart;
+}
+
+}  // namespace
+
+ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result) {
+  ordered_json json{{"workload", report.workload},
+                    {"capacity_rps", result.capacity_rps},
+                    {"slo_ttft_ms", result.slo_ttft_ms},
+                    {"complete", result.status.ok()},
+                    {"stopped_because", std::string(result.status.message())},
+                    {"facts", ordered_json::object()},
+                    {"runs", ordered_json::array()},
+                    {"throughput_at_slo", ordered_json::object()}};
+  for (const auto& [name, value] : report.facts) json["facts"][name] = value;
+  for (const ExperimentRun& run : result.runs)
+    json["runs"].push_back(run_json(report, result, run));
+  for (const auto& [name, rate] : result.throughput_at_slo) json["throughput_at_slo"][name] = rate;
+  json["environment"] = to_json(environment());
+  return json;
+}
+
+absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result) {
+  const Table runs = table_of(report, result);
+  const Table facts = facts_table(report, result);
+  if (report.json != "-") {
+    std::printf("%s\n\n%s\n%s", report.title.c_str(), text_table(facts).c_str(),
+                text_table(runs).c_str());
+  }
+  if (!report.json.empty()) {
+    RAG_RETURN_IF_ERROR(write_report(report.json, to_json(report, result).dump(2) + "\n"));
+  }
+  const Chart chart = chart_of(report, result);
+  if (!report.plots.empty()) {
+    RAG_RETURN_IF_ERROR(write_chart(report.plots, "ttft_" + report.workload, chart));
+  }
+  if (!report.html.empty()) {
+    HtmlPage page(report.title);
+    if (!result.status.ok()) {
+      page.paragraph(str_cat("It ended early: ", std::string(result.status.message())));
+    }
+    page.table(facts);
+    page.chart(chart);
+    page.heading("Runs");
+    page.table(runs);
+    page.heading("Environment");
+    page.environment(environment());
+    RAG_RETURN_IF_ERROR(write_report(report.html, page.html()));
+  }
+  return result.status;
+}
+
+}  // namespace ragcache::loadgen

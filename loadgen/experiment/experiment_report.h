@@ -1,0 +1,38 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "loadgen/experiment/experiment.h"
+
+namespace ragcache::loadgen {
+
+// What an experiment was made of, and where its report goes.
+struct ExperimentReport {
+  std::string title;
+  std::string workload;
+  std::string kind = "mode";        // what a contender is called in the JSON
+  std::vector<std::string> ratios;  // contenders that the others are compared with
+  std::vector<std::pair<std::string, std::string>> facts;  // sizes, seed, skew and the like
+
+  std::string json;   // file, "-" for standard output; empty: none
+  std::string plots;  // folder for PNG and SVG; empty: none
+  std::string html;   // file; empty: none
+};
+
+// {"workload","capacity_rps","slo_ttft_ms","complete","facts":{…},
+//  "runs":[{KIND,"rate","rate_share","ttft_ms":{"mean","p50","p90","p99"},"tpot_ms","e2e_ms",
+//           "throughput_rps","token_hit_ratio","document_hit_ratio","scheduling_us":{"p50","p99"},
+//           "search_not_overlapped_ms","ratio_vs":{NAME:x},"ceiling","round_ttft_ms":[…],
+//           "predicted":{"ttft_ms","ratio_vs"},"errors","client_delay_ms"}],
+//  "throughput_at_slo":{NAME:rps},"environment":{…}}
+nlohmann::ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result);
+
+// Prints the table and writes what the report asks for. The experiment's own failure, if it had
+// one, once that is done.
+absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result);
+
+}  // namespace ragcache::loadgen

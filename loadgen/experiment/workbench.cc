@@ -1,0 +1,208 @@
+#include "loadgen/experiment/workbench.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/status.h"
+#include "common/strings.h"
+#include "loadgen/experiment/server_process.h"
+#include "loadgen/policy/profile.h"
+#include "loadgen/report/text_table.h"
+#include "loadgen/run/rag_server.h"
+#include "loadgen/workload/skew.h"
+#include "services/controller/config.h"
+
+namespace ragcache::loadgen {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kReadyTimeout = std::chrono::minutes(5);
+// Four times what the worker allows itself.
+constexpr Duration kProfileTimeout = std::chrono::minutes(4);
+constexpr const char* kNever = "86400";  // seconds
+
+std::string folder_of_this_program() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+// A tier for this share of a working set, in whole MiB.
+uint64_t tier_mib(double share, uint64_t tokens, uint64_t bytes_per_token) {
+  return static_cast<uint64_t>(share * static_cast<double>(tokens * bytes_per_token)) >> 20;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCommand& command) {
+  WorkloadOptions options = command.workload;
+  RAG_ASSIGN_OR_RETURN(options.count_tokens, token_counter(command.model));
+  options.max_requests = command.warm_up + command.requests;
+  RAG_ASSIGN_OR_RETURN(Workload workload, read_workload(options));
+  RAG_ASSIGN_OR_RETURN(Material material,
+                       prepare_material(std::move(workload), command.top_k, command.embedding_model,
+                                        command.model, controller::Config().system_prompt));
+  std::unique_ptr<Workbench> bench(new Workbench(command, std::move(material)));
+  if (bench->device_mib_ == 0) {
+    return absl::InvalidArgumentError(
+        str_cat("--device-share: ", command.device_share, " of the working set, ",
+                bench->material_.working_set_tokens, " tokens, is less than a MiB"));
+  }
+  if (command.work_dir.empty()) {
+    std::string pattern = (fs::temp_directory_path() / "ragcache-loadgen-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      return absl::UnavailableError(str_cat("cannot make a folder like ", pattern));
+    }
+    bench->folder_ = pattern;
+    bench->owns_folder_ = true;
+  } else {
+    std::error_code error;
+    fs::create_directories(command.work_dir, error);
+    if (error) {
+      return absl::InvalidArgumentError(str_cat("--work-dir: ", error.message()));
+    }
+    bench->folder_ = command.work_dir;
+  }
+  return bench;
+}
+
+Workbench::Workbench(const ExperimentCommand& command, Material material)
+    : command_(command),
+      material_(std::move(material)),
+      device_mib_(tier_mib(command.device_share, material_.working_set_tokens,
+                           material_.kv_bytes_per_token)),
+      host_mib_(
+          tier_mib(command.host_share, material_.working_set_tokens, material_.kv_bytes_per_token)),
+      program_(command.ragcache.empty() ? folder_of_this_program() + "/ragcache"
+                                        : command.ragcache),
+      arena_(str_cat("/dev/shm/ragcache-loadgen-", getpid(), ".arena")) {}
+
+Workbench::~Workbench() {
+  std::error_code ignored;
+  fs::remove(arena_, ignored);
+  if (owns_folder_) fs::remove_all(folder_, ignored);
+}
+
+absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
+                                              const std::vector<std::string>& flags) const {
+  RAG_ASSIGN_OR_RETURN(const uint16_t port, free_port());
+  Contender contender{.name = name, .log = log_of(name)};
+  const std::string listen = str_cat("127.0.0.1:", port);
+  contender.command = {program_,
+                       "serve",
+                       "--model",
+                       command_.model,
+                       "--embedding-model",
+                       command_.embedding_model,
+                       "--state-dir",
+                       folder_ + "/state",
+                       "--listen",
+                       listen,
+                       "--host-arena",
+                       arena_,
+                       "--chunk-tokens",
+                       "0",
+                       "--index",
+                       "exact",
+                       "--threads",
+                       std::to_string(command_.threads),
+                       "--profile-after-s",
+                       kNever};
+  contender.command.insert(contender.command.end(), flags.begin(), flags.end());
+  contender.url = "http://" + listen;
+  contender.ready_path = "/readyz";
+  contender.remove_first = {arena_};  // or the host tier would be found again
+  contender.endpoint.url = contender.url;
+  return contender;
+}
+
+absl::Status Workbench::prepare() {
+  const std::string profile = folder_ + "/state/prefill_profile.json";
+  {
+    RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", {"--host-memory-mib", "0"}));
+    RAG_ASSIGN_OR_RETURN(const auto process,
+                         ServerProcess::start({.command = server.command, .log = server.log}));
+    RAG_RETURN_IF_ERROR(process->wait_ready(server.url + server.ready_path, kReadyTimeout));
+    RAG_RETURN_IF_ERROR(RagServer(server.url, "").ingest(material_.workload.documents));
+  }
+  if (!fs::exists(profile)) {
+    RAG_ASSIGN_OR_RETURN(const Contender server,
+                         ragcache("prepare", {"--host-memory-mib", "0", "--profile-after-s", "0"}));
+    RAG_ASSIGN_OR_RETURN(const auto process,
+                         ServerProcess::start({.command = server.command, .log = server.log}));
+    std::fprintf(stderr, "measuring prefill times, for less than a minute\n");
+    RAG_RETURN_IF_ERROR(process->wait_until([&profile] { return fs::exists(profile); },
+                                            "to measure prefill times", kProfileTimeout));
+  }
+  RAG_ASSIGN_OR_RETURN(controller::PrefillCost cost, read_profile(profile));
+  prefill_cost_ = std::move(cost);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::function<double(const std::vector<Duration>&)>> Workbench::predictor(
+    const CacheModel& cache) const {
+  RAG_ASSIGN_OR_RETURN(std::vector<double> seconds,
+                       prefill_seconds(material_, cache, *prefill_cost_));
+  seconds.erase(seconds.begin(), seconds.begin() + static_cast<ptrdiff_t>(command_.warm_up));
+  return [seconds = std::move(seconds)](const std::vector<Duration>& at) {
+    return queued_ttft_ms(at, seconds);
+  };
+}
+
+ExperimentOptions Workbench::experiment(const std::string& baseline) const {
+  ExperimentOptions options{.warm_up = command_.warm_up,
+                            .requests = command_.requests,
+                            .rate_shares = command_.rates,
+                            .baseline = baseline,
+                            .capacity_rps = command_.capacity,
+                            .capacity_requests = command_.capacity_requests,
+                            .rounds = command_.rounds,
+                            .slo_factor = command_.slo_factor};
+  Workload counted{.name = material_.workload.name, .has_times = material_.workload.has_times};
+  counted.requests.assign(
+      material_.workload.requests.begin() + static_cast<ptrdiff_t>(command_.warm_up),
+      material_.workload.requests.end());
+  options.arrivals = [counted = std::move(counted), how = command_.arrivals](double rate) mutable {
+    how.rate = rate;
+    // A recording is played as fast as makes that rate.
+    if (counted.has_times && counted.requests.size() > 1) {
+      const double span = counted.requests.back().recorded_s - counted.requests.front().recorded_s;
+      how.speedup = rate * span / static_cast<double>(counted.requests.size() - 1);
+    }
+    return arrivals(counted, how);
+  };
+  return options;
+}
+
+ExperimentReport Workbench::report(const std::string& title) const {
+  ExperimentReport report{.title = title,
+                          .workload = material_.workload.name,
+                          .json = command_.json,
+                          .plots = command_.plots,
+                          .html = command_.report};
+  const auto fact = [&report](const char* name, const std::string& value) {
+    report.facts.emplace_back(name, value);
+  };
+  std::vector<uint32_t> tokens;
+  for (const TraceDocument& document : material_.trace.documents) tokens.push_back(document.tokens);
+  const Skew skew = skew_of(material_.documents, tokens, command_.warm_up, command_.workload.seed);
+  fact("documents", std::to_string(tokens.size()));
+  fact("documents of a request", std::to_string(command_.top_k));
+  fact("warm-up, requests", str_cat(command_.warm_up, ", ", command_.requests));
+  fact("seed", std::to_string(command_.workload.seed));
+  fact("arrivals", command_.arrivals.process);
+  fact("working set, tokens", std::to_string(material_.working_set_tokens));
+  fact("device tier, MiB", std::to_string(device_mib_));
+  fact("host tier, MiB", std::to_string(host_mib_));
+  fact("requests for the 3 % most wanted documents (uniform draws)",
+       str_cat(fixed(skew.requests.top_share, 2), " (", fixed(skew.uniform.top_share, 2), ")"));
+  fact("tokens that an unbounded cache would hold (uniform draws)",
+       str_cat(fixed(skew.requests.warm_cached_share, 2), " (",
+               fixed(skew.uniform.warm_cached_share, 2), ")"));
+  return report;
+}
+
+}  // namespace ragcache::loadgen

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "loadgen/experiment/experiment.h"
+#include "loadgen/experiment/experiment_command.h"
+#include "loadgen/experiment/experiment_report.h"
+#include "loadgen/experiment/material.h"
+#include "loadgen/experiment/prediction.h"
+
+namespace ragcache::loadgen {
+
+// What experiments with RAGCache's own servers stand on: the workload with what retrieval finds, a
+// folder for states and logs, the documents in it, and T(cached, new) as the engine measured it.
+class Workbench {
+ public:
+  // Reads the workload and sizes the tiers. INVALID_ARGUMENT names the option.
+  static absl::StatusOr<std::unique_ptr<Workbench>> create(const ExperimentCommand& command);
+  ~Workbench();
+  Workbench(const Workbench&) = delete;
+  Workbench& operator=(const Workbench&) = delete;
+
+  const Material& material() const { return material_; }
+  uint64_t device_mib() const { return device_mib_; }
+  uint64_t host_mib() const { return host_mib_; }
+  uint64_t tokens_per_mib() const { return (uint64_t{1} << 20) / material_.kv_bytes_per_token; }
+
+  // Ingests the documents and has the engine measure its prefill times, by a server that runs for
+  // no longer than that.
+  absl::Status prepare();
+  // After prepare().
+  const controller::PrefillCost& prefill_cost() const { return *prefill_cost_; }
+
+  // A `ragcache serve` on this folder, whose KV does not outlive it, with these options besides.
+  absl::StatusOr<Contender> ragcache(const std::string& name,
+                                     const std::vector<std::string>& flags) const;
+  // A file for a server's output.
+  std::string log_of(const std::string& name) const { return folder_ + "/" + name + ".log"; }
+
+  // Mean time to first token of the counted requests that come at these times, if the cache were
+  // this one.
+  absl::StatusOr<std::function<double(const std::vector<Duration>& at)>> predictor(
+      const CacheModel& cache) const;
+
+  ExperimentOptions experiment(const std::string& baseline) const;
+  // Title, facts and files of the report.
+  ExperimentReport report(const std::string& title) const;
+
+ private:
+  Workbench(const ExperimentCommand& command, Material material);
+
+  const ExperimentCommand command_;
+  const Material material_;
+  uint64_t device_mib_ = 0;
+  uint64_t host_mib_ = 0;
+  std::string folder_;
+  bool owns_folder_ = false;
+  std::string program_;
+  std::string arena_;
+  std::optional<controller::PrefillCost> prefill_cost_;
+};
+
+}  // namespace ragcache::loadgen

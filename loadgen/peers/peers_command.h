@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "loadgen/experiment/experiment_command.h"
+
+namespace ragcache::loadgen {
+
+// `ragcache-loadgen peers`: RAGCache and other servers on the same model file, with the same
+// prompts as token ids, at the same times, with as many bytes for KV.
+struct PeersCommand {
+  ExperimentCommand experiment;
+  std::vector<std::string> engines{"ragcache", "llama.cpp"};
+  std::string baseline;      // the engine whose capacity the rates are shares of; empty: the last
+  std::string llama_server;  // the program; empty: in PATH
+  std::string openvino_server;    // the script
+  std::string openvino_path;      // folder of the Python package; empty: Python finds it itself
+  std::vector<std::string> urls;  // NAME=URL of servers that run already
+};
+absl::Status peers(const PeersCommand& command);
+
+}  // namespace ragcache::loadgen
