@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 
 #include "common/config/command_line.h"
@@ -22,6 +24,13 @@ constexpr const char* kVersion = "0.1.0";
 // How soon gRPC health follows readiness.
 constexpr std::chrono::seconds kTick{1};
 
+// gRPC health as readiness has it. The service may answer late, on a thread of its own, when it is
+// being stopped already: then nobody must touch its server.
+struct Health {
+  std::mutex mutex;
+  std::function<void(bool)> set_serving;  // guarded by mutex; none once the service stops
+};
+
 absl::Status run(const Program& program, const std::string& http_listen) {
   StopSignals signals;
   auto registry = std::make_shared<prometheus::Registry>();
@@ -32,13 +41,21 @@ absl::Status run(const Program& program, const std::string& http_listen) {
   }
   RAG_ASSIGN_OR_RETURN(const RunningService service, program.start(registry));
   if (operations != nullptr) operations->set_service(service.ready);
-  signals.wait([&service] {
-    if (service.set_serving) {
-      service.ready([set = service.set_serving](absl::Status status) { set(status.ok()); });
-    }
+  const auto health = std::make_shared<Health>();
+  health->set_serving = service.set_serving;
+  signals.wait([&] {
+    if (!service.set_serving) return;
+    service.ready([health](absl::Status status) {
+      std::lock_guard lock(health->mutex);
+      if (health->set_serving) health->set_serving(status.ok());
+    });
   });
   log::info("stopping");
   if (operations != nullptr) operations->set_stopping();
+  {
+    std::lock_guard lock(health->mutex);
+    health->set_serving = nullptr;
+  }
   service.stop();
   return absl::OkStatus();
 }

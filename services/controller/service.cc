@@ -151,12 +151,13 @@ void Service::status(std::function<void(v1::GetStatusResponse)> done) const {
     *response->mutable_cache() = std::move(status.cache);
     response->set_running_requests(status.running);
     response->set_waiting_requests(status.waiting);
-    retrieval_.get_info([this, done, response](auto info) {
+    // The answer may come when this is gone.
+    retrieval_.get_info([dependencies = dependencies_, done, response](auto info) {
       auto not_ready = [response](const std::string& reason) {
         response->set_ready(false);
         response->set_not_ready_reason(reason);
       };
-      const Digest& tokenizer = dependencies_->tokenizer->fingerprint();
+      const Digest& tokenizer = dependencies->tokenizer->fingerprint();
       if (!info.ok()) {
         not_ready(absl::StrCat("retrieval: ", std::string(info.status().message())));
       } else if (info->tokenizer_fingerprint() != std::string(tokenizer.begin(), tokenizer.end())) {

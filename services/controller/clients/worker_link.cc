@@ -17,6 +17,8 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 // A worker that starts again is found within this time.
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kInfoTimeout = std::chrono::seconds(5);
+// A worker may be measuring for a controller that it does not know to be gone yet.
+constexpr Duration kProfilePause = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -108,7 +110,8 @@ class WorkerLink::Stream
 // with it. Without a table the group goes on with what it assumes.
 class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileResponse> {
  public:
-  Profile(uint64_t connection, Group group) : connection_(connection), group_(std::move(group)) {}
+  Profile(uint64_t connection, Group group, ActorRef<WorkerLink> link)
+      : connection_(connection), group_(std::move(group)), link_(link) {}
 
   void start(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Profile> self) {
     self_ = std::move(self);
@@ -136,7 +139,9 @@ class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileRe
   }
 
   void OnDone(const grpc::Status& status) override {
-    if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
+    if (status.error_code() == grpc::StatusCode::ABORTED) {
+      link_.send(ProfileBusy{connection_});
+    } else if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
       log::warn("the worker gave no table of its prefill times", {{"reason", status.error_message()}});
     }
     self_.reset();
@@ -145,6 +150,7 @@ class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileRe
  private:
   const uint64_t connection_;
   const Group group_;
+  const ActorRef<WorkerLink> link_;
   std::shared_ptr<Profile> self_;
   grpc::ClientContext context_;
   worker::v1::ProfileRequest request_;
@@ -203,8 +209,17 @@ void WorkerLink::handle(StreamAccepted accepted, ActorContext&) {
   if (accepted.connection != connections_) return;
   pause_ = kFirstPause;
   last_reason_.clear();
-  profile_ = std::make_shared<Profile>(accepted.connection, group_);
+  self_.send(AskProfile{accepted.connection});
+}
+
+void WorkerLink::handle(AskProfile ask, ActorContext&) {
+  if (ask.connection != connections_ || stream_ == nullptr) return;
+  profile_ = std::make_shared<Profile>(ask.connection, group_, self_);
   profile_->start(*stub_, profile_);
+}
+
+void WorkerLink::handle(ProfileBusy busy, ActorContext&) {
+  self_.send_after(kProfilePause, AskProfile{busy.connection});
 }
 
 void WorkerLink::handle(StreamEnded ended, ActorContext&) {

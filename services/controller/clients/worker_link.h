@@ -43,6 +43,17 @@ class WorkerLink {
   };
   void handle(StreamAccepted accepted, ActorContext& context);
 
+  struct AskProfile {
+    uint64_t connection;
+  };
+  void handle(AskProfile ask, ActorContext& context);
+
+  // Another measurement is under way.
+  struct ProfileBusy {
+    uint64_t connection;
+  };
+  void handle(ProfileBusy busy, ActorContext& context);
+
   struct StreamEnded {
     uint64_t connection;
     absl::Status status;
