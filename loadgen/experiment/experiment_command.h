@@ -7,6 +7,10 @@
 #include "loadgen/workload/arrivals.h"
 #include "loadgen/workload/workload.h"
 
+namespace CLI {
+class App;
+}
+
 namespace ragcache::loadgen {
 
 // What the commands that run experiments have in common.
@@ -32,5 +36,7 @@ struct ExperimentCommand {
   std::string plots;
   std::string report;
 };
+
+void add_experiment_options(CLI::App& command, ExperimentCommand& options);
 
 }  // namespace ragcache::loadgen

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "loadgen/experiment/experiment_command.h"
+
+namespace CLI {
+class App;
+}
 
 namespace ragcache::loadgen {
 
@@ -20,5 +25,8 @@ struct PeersCommand {
   std::vector<std::string> urls;  // NAME=URL of servers that run already
 };
 absl::Status peers(const PeersCommand& command);
+
+// Adds the subcommand; when it is parsed, `chosen` becomes what runs it.
+void add_peers(CLI::App& cli, std::function<absl::Status()>& chosen);
 
 }  // namespace ragcache::loadgen
