@@ -28,8 +28,7 @@ void add_peers(CLI::App& cli, std::function<absl::Status()>& chosen) {
   add("--baseline", options->baseline,
       "the engine whose capacity the rates are shares of; default: the last one");
   add("--llama-server", options->llama_server, "llama.cpp's server; default: looked up in PATH");
-  add("--openvino-server", options->openvino_server,
-      "the script that serves OpenVINO GenAI; default: loadgen/peers/openvino_server.py here");
+  add("--openvino-server", options->openvino_server, "the script that serves OpenVINO GenAI");
   add("--openvino-path", options->openvino_path,
       "folder of the package openvino-genai; default: where Python looks");
   add("--url", options->urls, "NAME=http://host:port of a server that runs already; repeat");
