@@ -1,6 +1,7 @@
 // The group's cache: the tree's decisions on their way to the worker, and what operators ask and
 // do.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/check.h"
@@ -131,9 +132,17 @@ void GroupActor::handle(ClearGroupCache clear, ActorContext& context) {
 }
 
 void GroupActor::handle(ReleasePath release, ActorContext& context) {
+  // By the names of its documents: they may have been replaced since it was kept.
   const std::vector<SegmentSpec>& chain = release.plan->chain;
-  const bool was_kept = !chain.empty() && kept_.erase(chain.back().id) > 0;
-  if (was_kept && tree_ != nullptr) tree_->keep(chain, false);
+  bool was_kept = false;
+  for (auto it = kept_.begin(); it != kept_.end();) {
+    const std::vector<SegmentSpec>& kept = it->second;
+    const bool same = !chain.empty() && kept[0].id == chain[0].id &&
+                      std::ranges::equal(kept, chain, {}, &SegmentSpec::name, &SegmentSpec::name);
+    if (same && tree_ != nullptr) tree_->keep(kept, false);
+    was_kept |= same;
+    it = same ? kept_.erase(it) : std::next(it);
+  }
   release.reply.send(PathReleased{was_kept});
   dispatch(context);
 }

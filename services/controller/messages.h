@@ -124,7 +124,7 @@ struct PathReleased {
   bool was_kept;
 };
 
-// Undoes a Submit with `keep` of the same path.
+// Undoes a Submit with `keep` of the same documents, whatever became of their texts since.
 struct ReleasePath {
   std::shared_ptr<const PromptPlan> plan;
   Address<PathReleased> reply;

@@ -86,6 +86,14 @@ class OneTier(CacheTest):
         self.assertEqual((cache["nodes"], cache["blocks"]["cached"]), (0, 0))
         self.assertEqual(cache["ledger_mismatches"], 0)
 
+    def test_a_path_is_unpinned_whose_document_was_replaced(self):
+        self.cli("pin", "--document", "fact-0", "--document", "fact-1")
+        old = facts(count=10, sentences=8)[1]
+        self.server.ingest([old | {"text": "Nothing was counted. " + old["text"]}])
+        self.addCleanup(self.server.ingest, [old])
+        self.cli("unpin", "--document", "fact-0", "--document", "fact-1")
+        self.assertEqual(self.server.cache()["kept_nodes"], 0)
+
     def test_the_tree_is_shown_as_text_json_and_graphviz(self):
         self.cli("warm", "--file", "-", input_text='["fact-0","fact-1"]\n["fact-0","fact-2"]\n')
         nodes = json.loads(self.cli("tree", "--format", "json"))["nodes"]
