@@ -83,16 +83,15 @@ absl::Status record(const RecordCommand& command) {
   RAG_ASSIGN_OR_RETURN(auto embedder, retrieval::Embedder::load(command.embedding_model));
 
   std::optional<Progress> progress;
+  const auto on_progress = [&](uint64_t done, uint64_t all) {
+    if (!progress) progress.emplace("passages tokenised", all);
+    progress->show(done);
+  };
   RAG_ASSIGN_OR_RETURN(const std::vector<CorpusDocument> documents,
                        read_corpora({.paths = command.corpora,
                                      .doc_tokens = command.doc_tokens,
                                      .documents = command.corpus_documents,
-                                     .on_progress =
-                                         [&](uint64_t done, uint64_t all) {
-                                           if (!progress)
-                                             progress.emplace("passages tokenised", all);
-                                           progress->show(done);
-                                         }},
+                                     .on_progress = on_progress},
                                     command.seed, count_tokens));
   std::vector<std::string> texts;
   for (const CorpusDocument& document : documents) {
