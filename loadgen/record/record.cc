@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <utility>
 
-#include "common/model/model_files.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "loadgen/report/progress.h"
 #include "loadgen/report/report_file.h"
 #include "loadgen/workload/corpus.h"
+#include "loadgen/workload/questions.h"
 #include "loadgen/workload/sample.h"
+#include "loadgen/workload/token_counter.h"
 #include "services/retrieval/embed/embedder.h"
 #include "services/retrieval/index/flat_index.h"
 
@@ -23,7 +25,7 @@ namespace {
 // Texts of one job of the embedder, between two lines of progress.
 constexpr size_t kBatch = 64;
 
-struct Question {
+struct QuestionSet {
   std::string name;
   std::vector<std::string> texts;
 };
@@ -64,40 +66,35 @@ absl::StatusOr<std::string> trace_of(const retrieval::FlatIndex& index,
 }  // namespace
 
 absl::Status record(const RecordCommand& command) {
-  std::vector<Question> questions;
+  std::vector<QuestionSet> sets;
   for (const std::string& argument : command.questions) {
     const size_t equals = argument.find('=');
     if (equals == 0 || equals == std::string::npos || argument.find('/') < equals) {
       return absl::InvalidArgumentError(
           str_cat("--questions: is \"", argument, "\", must be NAME=PATH"));
     }
-    Question question{argument.substr(0, equals), {}};
-    RAG_ASSIGN_OR_RETURN(question.texts,
+    RAG_ASSIGN_OR_RETURN(std::vector<Question> questions,
                          read_questions(argument.substr(equals + 1), command.exclude));
-    sample(question.texts, command.max_questions, command.seed);
-    questions.push_back(std::move(question));
+    sample(questions, command.max_questions, command.seed);
+    QuestionSet& set = sets.emplace_back(QuestionSet{argument.substr(0, equals), {}});
+    for (Question& question : questions) set.texts.push_back(std::move(question.text));
   }
-  std::vector<CorpusDocument> documents;
-  for (const std::string& path : command.corpora) {
-    RAG_ASSIGN_OR_RETURN(std::vector<CorpusDocument> more, read_corpus(path));
-    std::move(more.begin(), more.end(), std::back_inserter(documents));
-  }
-  RAG_ASSIGN_OR_RETURN(const auto model, ModelFiles::open(command.model));
-  RAG_ASSIGN_OR_RETURN(const auto format, model->prompt_format("auto"));
+  RAG_ASSIGN_OR_RETURN(const TokenCounter count_tokens, token_counter(command.model));
   RAG_ASSIGN_OR_RETURN(auto embedder, retrieval::Embedder::load(command.embedding_model));
 
-  Progress progress("passages tokenised", documents.size());
-  for (size_t i = 0; i < documents.size(); ++i) {
-    const auto ids = format->tokenizer().encode(documents[i].text);
-    documents[i].tokens = static_cast<uint32_t>(ids.size());
-    progress.show(i + 1);
-  }
-  documents = join_neighbours(std::move(documents), command.doc_tokens);
-  sample(documents, command.corpus_documents, command.seed);
+  std::optional<Progress> progress;
+  const auto on_progress = [&](uint64_t done, uint64_t all) {
+    if (!progress) progress.emplace("passages tokenised", all);
+    progress->show(done);
+  };
+  RAG_ASSIGN_OR_RETURN(const std::vector<CorpusDocument> documents,
+                       read_corpora({.paths = command.corpora,
+                                     .doc_tokens = command.doc_tokens,
+                                     .documents = command.corpus_documents,
+                                     .on_progress = on_progress},
+                                    command.seed, count_tokens));
   std::vector<std::string> texts;
-  for (CorpusDocument& document : documents) {
-    // What the cache would hold: the document's segment of a prompt.
-    document.tokens = static_cast<uint32_t>(format->document(document.title, document.text).size());
+  for (const CorpusDocument& document : documents) {
     texts.push_back(document.title.empty() ? document.text : document.title + "\n" + document.text);
   }
 
@@ -107,12 +104,11 @@ absl::Status record(const RecordCommand& command) {
   std::iota(ids.begin(), ids.end(), 0);
   RAG_RETURN_IF_ERROR(index.add(ids, vectors));
 
-  for (const Question& question : questions) {
-    RAG_ASSIGN_OR_RETURN(const auto queries,
-                         embed(*embedder, question.texts, "questions embedded"));
+  for (const QuestionSet& set : sets) {
+    RAG_ASSIGN_OR_RETURN(const auto queries, embed(*embedder, set.texts, "questions embedded"));
     RAG_ASSIGN_OR_RETURN(const std::string lines,
                          trace_of(index, queries, embedder->dimension(), documents, command.top_k));
-    RAG_RETURN_IF_ERROR(write_report(str_cat(command.out, "/", question.name, ".jsonl"), lines));
+    RAG_RETURN_IF_ERROR(write_report(str_cat(command.out, "/", set.name, ".jsonl"), lines));
   }
   return absl::OkStatus();
 }
