@@ -72,7 +72,8 @@ class Commands {
                         "JSON of measured prefill times: cached_tokens, new_tokens, seconds");
     command->add_option("--json", policy_.json,
                         "write the results here; -: to standard output, instead of the table");
-    command->add_option("--plots", policy_.plots, "folder for an SVG plot of the hit ratios");
+    command->add_option("--plots", policy_.plots,
+                        "folder for a chart of the hit ratios, as SVG and PNG");
     command->callback([this] { run_ = [this] { return report(policy(policy_)); }; });
   }
 
