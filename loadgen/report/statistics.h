@@ -10,6 +10,7 @@ struct Statistics {
   double p50 = 0;
   double p90 = 0;
   double p99 = 0;
+  double max = 0;
 };
 Statistics statistics(std::vector<double> samples);
 
