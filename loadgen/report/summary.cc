@@ -1,4 +1,4 @@
-#include "loadgen/run/summary.h"
+#include "loadgen/report/summary.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
