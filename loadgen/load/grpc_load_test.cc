@@ -40,9 +40,11 @@ TEST_F(GrpcLoad, TellsOfARequestWhatBecameOfIt) {
     EXPECT_LE(*outcome.first_token, outcome.end);
     EXPECT_EQ(outcome.prompt_tokens, 100u);
     EXPECT_EQ(outcome.cached_tokens, 64u);
+    EXPECT_EQ(outcome.cached_documents, 1u);
     EXPECT_EQ(outcome.completion_tokens, 2u);
     EXPECT_EQ(outcome.search_ms, 1.5);
     EXPECT_EQ(outcome.queue_ms, 0.02);
+    EXPECT_EQ(outcome.scheduling_us, 12.5);
   }
   const pb::AnswerRequest asked = controller_.last_request();
   EXPECT_EQ(asked.messages(0).content(), "why?");

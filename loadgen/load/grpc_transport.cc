@@ -143,9 +143,11 @@ class Call final : public grpc::ClientReadReactor<pb::AnswerResponse> {
     outcome_.end = now();
     outcome_.prompt_tokens = totals.prompt_tokens();
     outcome_.cached_tokens = totals.cached_tokens();
+    outcome_.cached_documents = totals.cached_documents();
     outcome_.completion_tokens = totals.completion_tokens();
     outcome_.search_ms = static_cast<double>(totals.search_us()) / 1e3;
     outcome_.queue_ms = static_cast<double>(totals.queue_us()) / 1e3;
+    outcome_.scheduling_us = static_cast<double>(totals.scheduling_ns()) / 1e3;
   }
 
   asio::executor_work_guard<asio::io_context::executor_type> work_;

@@ -5,17 +5,13 @@
 #include <numeric>
 
 namespace ragcache::loadgen {
-namespace {
 
-// REQUIRED: there are samples.
 double percentile(const std::vector<double>& sorted, double share) {
   const double rank = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(rank);
   const size_t above = std::min(below + 1, sorted.size() - 1);
   return std::lerp(sorted[below], sorted[above], rank - static_cast<double>(below));
 }
-
-}  // namespace
 
 Statistics statistics(std::vector<double> samples) {
   if (samples.empty()) return {};

@@ -14,4 +14,7 @@ struct Statistics {
 };
 Statistics statistics(std::vector<double> samples);
 
+// Of sorted samples, `share` from 0 to 1. REQUIRED: there are some.
+double percentile(const std::vector<double>& sorted, double share);
+
 }  // namespace ragcache::loadgen
