@@ -8,9 +8,9 @@
 namespace ragcache::loadgen {
 namespace {
 
+using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using std::chrono::milliseconds;
 
 class AnswerReaderTest : public testing::Test {
  protected:
@@ -30,18 +30,21 @@ class AnswerReaderTest : public testing::Test {
 };
 
 TEST_F(AnswerReaderTest, ReadsRagCachesChat) {
-  ASSERT_TRUE(take({
-      R"({"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},)"
-      R"("logprobs":null,"finish_reason":null}],"usage":null,)"
-      R"("documents":[{"id":"b","title":"B","score":0.5,"rank":1},{"id":"a","rank":2}]})",
-      R"({"choices":[{"index":0,"delta":{"content":"Bec"},"finish_reason":null}]})",
-      R"({"choices":[{"index":0,"delta":{"content":"ause \"\u00fc\"\n"}}]})",
-      R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})",
-      R"({"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102,)"
-      R"("prompt_tokens_details":{"cached_tokens":64,"cached_documents":2}},)"
-      R"("timings":{"search_ms":1.5,"queue_ms":2,"ttft_ms":30.0,"scheduling_us":17.25}})",
-      "[DONE]",
-  }).ok());
+  ASSERT_TRUE(
+      take(
+          {
+              R"({"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},)"
+              R"("logprobs":null,"finish_reason":null}],"usage":null,)"
+              R"("documents":[{"id":"b","title":"B","score":0.5,"rank":1},{"id":"a","rank":2}]})",
+              R"({"choices":[{"index":0,"delta":{"content":"Bec"},"finish_reason":null}]})",
+              R"({"choices":[{"index":0,"delta":{"content":"ause \"\u00fc\"\n"}}]})",
+              R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})",
+              R"({"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102,)"
+              R"("prompt_tokens_details":{"cached_tokens":64,"cached_documents":2}},)"
+              R"("timings":{"search_ms":1.5,"queue_ms":2,"ttft_ms":30.0,"scheduling_us":17.25}})",
+              "[DONE]",
+          })
+          .ok());
   EXPECT_TRUE(reader_.done());
   EXPECT_EQ(outcome_.text, "Because \"\u00fc\"\n");
   EXPECT_THAT(outcome_.documents, ElementsAre("b", "a"));
@@ -57,14 +60,17 @@ TEST_F(AnswerReaderTest, ReadsRagCachesChat) {
 }
 
 TEST_F(AnswerReaderTest, ReadsLlamaCppsCompletionsAndPassesOverWhatItDoesNotKnow) {
-  ASSERT_TRUE(take({
-      R"({"choices": [{"text": "\u00e9t", "index": 0, "logprobs": null}], "timings": null})",
-      R"({"choices": [{"text": "", "finish_reason": "length"}],)"
-      R"( "usage": {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": null},)"
-      R"( "timings": {"cache_n": 7, "prompt_n": 2, "prompt_ms": 1.25, "search_ms": "none"},)"
-      R"( "text": "x", "documents": 5, "choices2": [[{"delta": {"content": "y"}}]], "e": [1, {}]})",
-      "[DONE]",
-  }).ok());
+  ASSERT_TRUE(
+      take(
+          {
+              R"({"choices": [{"text": "\u00e9t", "index": 0, "logprobs": null}], "timings": null})",
+              R"({"choices": [{"text": "", "finish_reason": "length"}],)"
+              R"( "usage": {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": null},)"
+              R"( "timings": {"cache_n": 7, "prompt_n": 2, "prompt_ms": 1.25, "search_ms": "none"},)"
+              R"( "text": "x", "documents": 5, "choices2": [[{"delta": {"content": "y"}}]], "e": [1, {}]})",
+              "[DONE]",
+          })
+          .ok());
   EXPECT_EQ(outcome_.text, "\u00e9t");
   EXPECT_EQ(outcome_.first_token, Duration(milliseconds(1)));
   EXPECT_EQ(outcome_.cached_tokens, 7u);

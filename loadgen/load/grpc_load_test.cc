@@ -71,8 +71,8 @@ TEST_F(GrpcLoad, NamesEachWayOfFailing) {
 }
 
 TEST_F(GrpcLoad, GivesUpOnAServerThatHangs) {
-  auto result = std::async(std::launch::async,
-                           [&] { return load({question()}, {.timeout_s = 0.3}); });
+  auto result =
+      std::async(std::launch::async, [&] { return load({question()}, {.timeout_s = 0.3}); });
   const auto call = controller_.next_call();
   ASSERT_NE(call, nullptr);
   EXPECT_EQ(result.get().outcomes[0].error, "timeout: no whole answer within 0.3 s");
@@ -83,8 +83,8 @@ TEST_F(GrpcLoad, CancelsWhatIsUnderWayWhenItEndsEarly) {
   std::vector<Request> requests{question(), question()};
   requests[1].at = std::chrono::milliseconds(20);
   requests[1].max_tokens = 1'000'000'000;  // more than the gateway takes: it fails at once
-  auto result = std::async(std::launch::async,
-                           [&] { return load(requests, {.max_failures_in_row = 1}); });
+  auto result =
+      std::async(std::launch::async, [&] { return load(requests, {.max_failures_in_row = 1}); });
   const auto call = controller_.next_call();
   ASSERT_NE(call, nullptr);
   EXPECT_TRUE(call->wait_cancelled());

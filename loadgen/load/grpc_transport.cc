@@ -122,8 +122,8 @@ class Call final : public grpc::ClientReadReactor<pb::AnswerResponse> {
       outcome_.error = timeout_error(timeout_);
     } else if (!status.ok()) {
       const absl::Status failure = from_grpc_status(status);
-      outcome_.error = str_cat("status ", absl::StatusCodeToString(failure.code()), ": ",
-                               failure.message());
+      outcome_.error =
+          str_cat("status ", absl::StatusCodeToString(failure.code()), ": ", failure.message());
     } else if (!completed_) {
       outcome_.error = "closed: the stream ended before the answer was whole";
     }
@@ -177,8 +177,8 @@ class GrpcTransport final : public Transport {
       messages_.push_back(message_of(request, endpoint_.model));
     }
     if (!channel_->WaitForConnected(deadline_in(kConnectTimeout))) {
-      return absl::UnavailableError(str_cat("cannot connect to ", address_, " within ",
-                                            to_seconds(kConnectTimeout), " s"));
+      return absl::UnavailableError(
+          str_cat("cannot connect to ", address_, " within ", to_seconds(kConnectTimeout), " s"));
     }
     return absl::OkStatus();
   }

@@ -239,7 +239,7 @@ class HttpTransport final : public Transport {
   const std::string where_;
   const std::string timeout_error_;
   tcp::endpoint address_;
-  std::vector<std::string> messages_;  // head and body of each request
+  std::vector<std::string> messages_;              // head and body of each request
   std::vector<std::unique_ptr<Connection>> idle_;  // the last was used last
   std::set<Flight*> flights_;
   Deadlines deadlines_;
@@ -252,8 +252,8 @@ absl::StatusOr<std::unique_ptr<Transport>> make_http_transport(asio::io_context&
                                                                const EndpointOptions& endpoint,
                                                                Duration timeout) {
   RAG_ASSIGN_OR_RETURN(const http::Client server, http::Client::create(endpoint.url));
-  const json extra = endpoint.extra.empty() ? json::object()
-                                            : json::parse(endpoint.extra, nullptr, false);
+  const json extra =
+      endpoint.extra.empty() ? json::object() : json::parse(endpoint.extra, nullptr, false);
   if (!extra.is_object()) {
     return absl::InvalidArgumentError("extra members of a request: must be a JSON object");
   }

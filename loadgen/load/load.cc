@@ -113,9 +113,8 @@ class Load {
     } else {
       ++failed_;
       if (++failures_in_row_ == options_.max_failures_in_row) {
-        stop(absl::UnavailableError(str_cat(failures_in_row_,
-                                            " requests failed one after another, the last by ",
-                                            outcome.error)));
+        stop(absl::UnavailableError(str_cat(
+            failures_in_row_, " requests failed one after another, the last by ", outcome.error)));
       }
     }
     finish_if_idle();
@@ -175,8 +174,8 @@ absl::StatusOr<LoadResult> run_load(const EndpointOptions& endpoint,
                                     const std::vector<Request>& requests,
                                     const LoadOptions& options) {
   if (options.max_in_flight < 1 || options.max_in_flight > kInFlightMax) {
-    return absl::InvalidArgumentError(str_cat("requests in flight: is ", options.max_in_flight,
-                                              ", must be 1 to ", kInFlightMax));
+    return absl::InvalidArgumentError(
+        str_cat("requests in flight: is ", options.max_in_flight, ", must be 1 to ", kInFlightMax));
   }
   if (!(options.timeout_s > 0) || options.timeout_s > kTimeoutMaxS) {
     return absl::InvalidArgumentError(str_cat("timeout: is ", options.timeout_s,

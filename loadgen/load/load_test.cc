@@ -69,7 +69,8 @@ class RawServer {
 
 void read_request(tcp::socket& socket) {
   std::string bytes;
-  const size_t head = boost::asio::read_until(socket, boost::asio::dynamic_buffer(bytes), "\r\n\r\n");
+  const size_t head =
+      boost::asio::read_until(socket, boost::asio::dynamic_buffer(bytes), "\r\n\r\n");
   const size_t length = std::stoul(bytes.substr(bytes.find("Content-Length: ") + 16));
   std::vector<char> rest(head + length - bytes.size());
   boost::asio::read(socket, boost::asio::buffer(rest));
@@ -88,7 +89,8 @@ std::string whole_answer() {
 }
 
 TEST(Load, TellsOfEachRequestWhatBecameOfIt) {
-  FakeOpenAi server({.tokens = 3, .first_token = milliseconds(5), .token_interval = milliseconds(2)});
+  FakeOpenAi server(
+      {.tokens = 3, .first_token = milliseconds(5), .token_interval = milliseconds(2)});
   const LoadResult result = load(server.url(), questions(5, milliseconds(10)));
   EXPECT_TRUE(result.status.ok());
   ASSERT_EQ(result.outcomes.size(), 5u);
@@ -126,9 +128,8 @@ TEST(Load, SendsByTimeWhateverTheOrderOfRequests) {
 TEST(Load, IsOpen) {
   // A server that answers nothing delays nothing.
   FakeOpenAi server({.tokens = 0, .end = FakeStream::End::kHang});
-  const LoadResult result =
-      load(server.url(), questions(50, milliseconds(2)),
-           {.timeout_s = 2, .max_failures_in_row = 0});
+  const LoadResult result = load(server.url(), questions(50, milliseconds(2)),
+                                 {.timeout_s = 2, .max_failures_in_row = 0});
   Duration last_sent{};
   Duration first_end = Duration::max();
   for (const Outcome& outcome : result.outcomes) {
@@ -194,8 +195,8 @@ TEST(Load, NamesEachWayOfFailing) {
   EXPECT_THAT(error_of({.end = End::kCut}), StartsWith("closed: "));
   EXPECT_EQ(error_of({.end = End::kHang}), "timeout: no whole answer within 0.3 s");
   server.stop();
-  EXPECT_TRUE(absl::IsUnavailable(
-      run_load({.url = server.url()}, questions(1, Duration(0)), {}).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(run_load({.url = server.url()}, questions(1, Duration(0)), {}).status()));
 }
 
 TEST(Load, NamesConnectionsThatAreResetOrSaySomethingElse) {
@@ -219,8 +220,9 @@ TEST(Load, NamesConnectionsThatAreResetOrSaySomethingElse) {
 TEST(Load, ReadsAnswersWhosePiecesBreakAnywhere) {
   const std::string body =
       "data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\r\n\r\ndata: [DONE]\n\n";
-  std::string chunked = "HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\n"
-                        "Transfer-Encoding: chunked\r\n\r\n";
+  std::string chunked =
+      "HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n";
   for (const char c : body) chunked += str_cat("1\r\n", std::string(1, c), "\r\n");
   chunked += "0\r\n\r\n";
   RawServer server([&](tcp::acceptor& acceptor) {
@@ -236,8 +238,8 @@ TEST(Load, ReadsAnswersWhosePiecesBreakAnywhere) {
 
 TEST(Load, EndsEarlyAfterManyFailuresAndKeepsWhatItHas) {
   FakeOpenAi server({.end = FakeStream::End::kStatus});
-  const LoadResult result = load(server.url(), questions(1000, milliseconds(10)),
-                                 {.max_failures_in_row = 5});
+  const LoadResult result =
+      load(server.url(), questions(1000, milliseconds(10)), {.max_failures_in_row = 5});
   EXPECT_TRUE(absl::IsUnavailable(result.status));
   EXPECT_THAT(std::string(result.status.message()),
               HasSubstr("5 requests failed one after another, the last by status 500: no model"));

@@ -43,9 +43,9 @@ struct Outcome {
   std::optional<Duration> first_token;
   Duration end{};
   // Empty: it was answered to its end. Else a kind, a colon and the particulars. Kinds are refused
-  // (no connection), timeout, closed (before the answer was whole), "status 503" or whatever it was,
-  // malformed (no stream of chunks), server (an error in the stream), stopped (the load ended before
-  // the answer did) and "not sent".
+  // (no connection), timeout, closed (before the answer was whole), "status 503" or whatever it
+  // was, malformed (no stream of chunks), server (an error in the stream), stopped (the load ended
+  // before the answer did) and "not sent".
   std::string error;
   std::string text;                    // of the answer
   std::vector<std::string> documents;  // ids that retrieval found or the request named

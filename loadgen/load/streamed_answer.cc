@@ -28,9 +28,8 @@ std::string message_of(const std::string& body) {
 }  // namespace
 
 StreamedAnswer::StreamedAnswer(Outcome& outcome)
-    : answer_(outcome), events_([this](const http::SseEvent& event) {
-        return answer_.take(event.data, now_);
-      }) {
+    : answer_(outcome),
+      events_([this](const http::SseEvent& event) { return answer_.take(event.data, now_); }) {
   eager(true);
   header_limit(kHeaderBytesMax);
   body_limit(boost::none);

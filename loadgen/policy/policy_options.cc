@@ -53,7 +53,8 @@ void add_policy(CLI::App& cli, std::function<absl::Status()>& chosen) {
                       "JSON of measured prefill times: cached_tokens, new_tokens, seconds");
   command->add_option("--json", options->json,
                       "write the results here; -: to standard output, instead of the table");
-  command->add_option("--plots", options->plots, "folder for a chart of the hit ratios, as SVG and PNG");
+  command->add_option("--plots", options->plots,
+                      "folder for a chart of the hit ratios, as SVG and PNG");
   command->callback([options, &chosen] { chosen = [options] { return policy(*options); }; });
 }
 

@@ -29,8 +29,7 @@ void add_record(CLI::App& cli, std::function<absl::Status()>& chosen) {
       ->add_option("--embedding-model", options->embedding_model, "folder of the sentence encoder")
       ->required();
   command->add_option("--model", options->model, "language model whose tokens count")->required();
-  command->add_option("--out", options->out, "folder; the traces are NAME.jsonl in it")
-      ->required();
+  command->add_option("--out", options->out, "folder; the traces are NAME.jsonl in it")->required();
   command->add_option("--top-k", options->top_k, "documents of a question")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

@@ -79,26 +79,26 @@ Summary summarize(const LoadResult& result, size_t warm_up) {
 Json to_json(const Summary& summary) {
   Json errors = Json::object();
   for (const auto& [kind, count] : summary.errors) errors[kind] = count;
-  return {{"requests", summary.requests},
-          {"complete", summary.complete},
-          {"stopped_because", summary.stopped_because},
-          {"errors", std::move(errors)},
-          {"ttft_ms", to_json(summary.ttft_ms)},
-          {"tpot_ms", to_json(summary.tpot_ms)},
-          {"e2e_ms", to_json(summary.e2e_ms)},
-          {"throughput_rps", summary.throughput_rps},
-          {"output_tokens_per_s", summary.output_tokens_per_s},
-          {"token_hit_ratio", summary.token_hit_ratio()},
-          {"document_hit_ratio", summary.document_hit_ratio()},
-          {"ceiling", summary.ceiling()},
-          {"scheduling_us",
-           {{"p50", summary.scheduling_us.p50}, {"p99", summary.scheduling_us.p99}}},
-          {"search_ms", to_json(summary.search_ms)},
-          {"queue_ms", to_json(summary.queue_ms)},
-          {"client_delay_ms",
-           {{"p50", summary.client_delay_ms.p50},
-            {"p99", summary.client_delay_ms.p99},
-            {"max", summary.client_delay_ms.max}}}};
+  return {
+      {"requests", summary.requests},
+      {"complete", summary.complete},
+      {"stopped_because", summary.stopped_because},
+      {"errors", std::move(errors)},
+      {"ttft_ms", to_json(summary.ttft_ms)},
+      {"tpot_ms", to_json(summary.tpot_ms)},
+      {"e2e_ms", to_json(summary.e2e_ms)},
+      {"throughput_rps", summary.throughput_rps},
+      {"output_tokens_per_s", summary.output_tokens_per_s},
+      {"token_hit_ratio", summary.token_hit_ratio()},
+      {"document_hit_ratio", summary.document_hit_ratio()},
+      {"ceiling", summary.ceiling()},
+      {"scheduling_us", {{"p50", summary.scheduling_us.p50}, {"p99", summary.scheduling_us.p99}}},
+      {"search_ms", to_json(summary.search_ms)},
+      {"queue_ms", to_json(summary.queue_ms)},
+      {"client_delay_ms",
+       {{"p50", summary.client_delay_ms.p50},
+        {"p99", summary.client_delay_ms.p99},
+        {"max", summary.client_delay_ms.max}}}};
 }
 
 }  // namespace ragcache::loadgen

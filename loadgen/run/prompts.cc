@@ -11,8 +11,8 @@ namespace ragcache::loadgen {
 absl::StatusOr<Prompts> make_prompts(const Workload& workload, Retrieval retrieval, uint32_t top_k,
                                      const Search& search) {
   if (retrieval == Retrieval::kServer && !workload.retrieval) {
-    return absl::InvalidArgumentError(str_cat(
-        "--retrieval: is server, must be named or before: ", workload.name, " names its documents"));
+    return absl::InvalidArgumentError(str_cat("--retrieval: is server, must be named or before: ",
+                                              workload.name, " names its documents"));
   }
   Prompts prompts;
   for (const WorkloadRequest& asked : workload.requests) {

@@ -75,7 +75,8 @@ TEST(Prompts, TellWhyNothingWasFound) {
   const auto fail = [](const std::string&) -> absl::StatusOr<std::vector<CorpusDocument>> {
     return absl::UnavailableError("no index");
   };
-  EXPECT_TRUE(absl::IsUnavailable(make_prompts(workload(true), Retrieval::kNamed, 1, fail).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(make_prompts(workload(true), Retrieval::kNamed, 1, fail).status()));
 }
 
 }  // namespace

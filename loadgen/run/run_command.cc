@@ -20,6 +20,7 @@ namespace {
 absl::StatusOr<Workload> read(const RunCommand& command) {
   WorkloadOptions options = command.workload;
   options.seed = command.seed;
+  options.zipf.top_k = command.top_k;
   options.max_requests = command.requests == 0 ? 0 : command.warm_up + command.requests;
   RAG_ASSIGN_OR_RETURN(options.count_tokens, token_counter(command.tokenizer));
   std::optional<Progress> progress;

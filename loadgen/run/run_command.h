@@ -20,7 +20,7 @@ struct RunCommand {
   EndpointOptions endpoint;     // `segments` follows from `api`
   std::string api;              // ragcache or openai; empty: by `retrieval`
   std::string search_endpoint;  // RAGCache by HTTP, for ingest and search; empty: the endpoint
-  WorkloadOptions workload;     // its number of requests, seed and counter follow from below
+  WorkloadOptions workload;     // seed, counter, requests and top_k follow from below
   std::string tokenizer;        // language model whose tokens count
   ArrivalOptions arrivals;
   uint64_t requests = 600;  // that count; 0: all of the workload

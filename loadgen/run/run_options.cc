@@ -12,15 +12,18 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       cli.add_subcommand("run", "Send a workload to a server and measure how it answers");
   command->footer(
       "Requests are sent at their times, whatever became of others; latency counts from there.\n"
-      "A load that ends early, by Ctrl-C or because the server fails, still gives its reports; the\n"
+      "A load that ends early, by Ctrl-C or because the server fails, still gives its reports; "
+      "the\n"
       "exit status tells.\n\n"
       "Examples:\n"
       "  ragcache-loadgen run --endpoint http://127.0.0.1:8080 --ingest --tokenizer model.gguf \\\n"
       "    --workload mmlu --data mmlu/test --corpus passages.jsonl.gz --doc-tokens 700 \\\n"
       "    --corpus-documents 300 --warm-up 300 --requests 600 --rate 2 --json run.json\n"
       "  ragcache-loadgen run --endpoint grpc://127.0.0.1:8081 --search-endpoint \\\n"
-      "    http://127.0.0.1:8080 --ingest --tokenizer model.gguf --workload zipf --report run.html\n"
-      "  ragcache-loadgen run --endpoint http://127.0.0.1:8000/v1 --model llama --retrieval before \\\n"
+      "    http://127.0.0.1:8080 --ingest --tokenizer model.gguf --workload zipf --report "
+      "run.html\n"
+      "  ragcache-loadgen run --endpoint http://127.0.0.1:8000/v1 --model llama --retrieval before "
+      "\\\n"
       "    --search-endpoint http://127.0.0.1:8080 --tokenizer model.gguf --workload squad \\\n"
       "    --data dev-v1.1.json --plots plots");
   const auto add = [command](const char* name, auto& value, const char* text) {
@@ -41,8 +44,7 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       "server: it finds documents; named: it is told their ids; before: it is given their text, "
       "found at --search-endpoint; default: server, or named where the workload names documents")
       ->check(CLI::IsMember({"server", "named", "before"}));
-  add("--top-k", options->workload.zipf.top_k, "documents of a request, where the workload has none "
-      "of its own")
+  add("--top-k", options->top_k, "documents to find for a request; zipf: that it names")
       ->check(CLI::Range(1, 100));
   add("--search-endpoint", options->search_endpoint,
       "http://host:port of RAGCache, which ingests and finds documents; default: the endpoint");
@@ -54,7 +56,8 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
   add_arrival_options(*command, options->arrivals);
   add("--timeout", options->load.timeout_s, "seconds for a whole answer")
       ->check(CLI::Range(0.001, 86'400.0));
-  add("--max-in-flight", options->load.max_in_flight, "requests beyond these are not sent, and fail")
+  add("--max-in-flight", options->load.max_in_flight,
+      "requests beyond these are not sent, and fail")
       ->check(CLI::Range(1, 1 << 20));
   add("--max-failures", options->load.max_failures_in_row,
       "end after so many failures in a row; 0: never");
@@ -62,10 +65,7 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       "write the results here; -: to standard output, instead of the table");
   add("--plots", options->plots, "folder for charts of latencies, as SVG and PNG");
   add("--report", options->report, "write an HTML page here");
-  command->callback([options, &chosen] {
-    options->top_k = options->workload.zipf.top_k;
-    chosen = [options] { return run(*options); };
-  });
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 
 }  // namespace ragcache::loadgen

@@ -35,8 +35,8 @@ AnswerQuality quality_of(const Workload& workload,
     const WorkloadRequest& asked = workload.requests[i];
     if (asked.gold) {
       const std::string& id = workload.documents[*asked.gold].id;
-      const bool has_it = std::find(documents[i].begin(), documents[i].end(), id) !=
-                          documents[i].end();
+      const bool has_it =
+          std::find(documents[i].begin(), documents[i].end(), id) != documents[i].end();
       found.push_back(has_it ? 1 : 0);
     }
     if (!asked.answers.empty()) {
@@ -49,9 +49,8 @@ AnswerQuality quality_of(const Workload& workload,
     if (values.empty()) return std::nullopt;
     return statistics(std::move(values)).mean;
   };
-  return {.recall = mean(std::move(found)),
-          .exact = mean(std::move(exact)),
-          .f1 = mean(std::move(f1))};
+  return {
+      .recall = mean(std::move(found)), .exact = mean(std::move(exact)), .f1 = mean(std::move(f1))};
 }
 
 ChartLine percentiles(std::string label, std::vector<double> samples) {
@@ -121,10 +120,8 @@ Table latency_table(const Summary& summary) {
   return {.header = {"", "mean", "p50", "p90", "p99", "max"},
           .rows = {row("first token, ms", summary.ttft_ms),
                    row("token after token, ms", summary.tpot_ms),
-                   row("end to end, ms", summary.e2e_ms),
-                   row("search, ms", summary.search_ms),
-                   row("queue, ms", summary.queue_ms),
-                   row("scheduling, us", summary.scheduling_us),
+                   row("end to end, ms", summary.e2e_ms), row("search, ms", summary.search_ms),
+                   row("queue, ms", summary.queue_ms), row("scheduling, us", summary.scheduling_us),
                    row("generator's own delay, ms", summary.client_delay_ms, 3)}};
 }
 
@@ -155,12 +152,15 @@ Table skew_table(const Skew& skew) {
                                     fixed(value(skew.uniform), decimals)};
   };
   return {.header = {"documents of the prompts", "here", "uniform draws"},
-          .rows = {both(str_cat("share of the most wanted ", Skew::kTopPercent, " %"),
-                        [](const SkewFigures& f) { return f.top_share; }, 3),
-                   both("tokens an unlimited cache has",
-                        [](const SkewFigures& f) { return f.warm_cached_share; }, 3),
-                   both("ceiling of what that gains",
-                        [](const SkewFigures& f) { return f.warm_ceiling(); }, 2)}};
+          .rows = {both(
+                       str_cat("share of the most wanted ", Skew::kTopPercent, " %"),
+                       [](const SkewFigures& f) { return f.top_share; }, 3),
+                   both(
+                       "tokens an unlimited cache has",
+                       [](const SkewFigures& f) { return f.warm_cached_share; }, 3),
+                   both(
+                       "ceiling of what that gains",
+                       [](const SkewFigures& f) { return f.warm_ceiling(); }, 2)}};
 }
 
 std::string description(const RunReport& report) {
@@ -219,8 +219,8 @@ Json to_json(const RunReport& report) {
 std::string to_text(const RunReport& report) {
   std::string text = description(report) + "\n" + to_text(environment());
   if (!report.summary.complete) text += early_end(report.summary) + "\n";
-  text += "\n" + text_table(latency_table(report.summary)) + "\n" +
-          text_table(figure_table(report));
+  text +=
+      "\n" + text_table(latency_table(report.summary)) + "\n" + text_table(figure_table(report));
   if (report.skew) text += "\n" + text_table(skew_table(*report.skew));
   return text;
 }

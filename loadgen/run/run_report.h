@@ -36,8 +36,8 @@ struct RunReport {
   Chart over_time;  // first tokens
 };
 
-// Fills all that comes of the outcomes. `documents`: ids of each request, as they were known before;
-// where there are none, those that the server told.
+// Fills all that comes of the outcomes. `documents`: ids of each request, as they were known
+// before; where there are none, those that the server told.
 RunReport make_run_report(const Workload& workload,
                           const std::vector<std::vector<std::string>>& documents,
                           const LoadResult& result, uint64_t warm_up, uint64_t seed);

@@ -11,8 +11,8 @@ class App;
 
 namespace ragcache::loadgen {
 
-// Options of every command that reads a workload: all of `options` but its seed, its number of
-// requests and its counter, which comes of `tokenizer`.
+// Options of every command that reads a workload: all of `options` but the seed, the number of
+// requests, zipf's top_k, and the counter, which comes of `tokenizer`.
 void add_workload_options(CLI::App& command, WorkloadOptions& options, std::string& tokenizer);
 
 // Options of when requests are sent: all of `options` but the seed.

@@ -26,18 +26,21 @@ std::string token_event(uint32_t number) {
 std::string last_events(uint32_t tokens) {
   return http::sse_event(
              R"({"choices":[{"index":0,"text":"","delta":{},"finish_reason":"length"}]})") +
-         http::sse_event(str_cat(
-             R"({"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":)", tokens,
-             R"(,"prompt_tokens_details":{"cached_tokens":60,"cached_documents":1}},)",
-             R"("timings":{"search_ms":1.5,"queue_ms":0.5,"scheduling_us":12}})")) +
+         http::sse_event(
+             str_cat(R"({"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":)", tokens,
+                     R"(,"prompt_tokens_details":{"cached_tokens":60,"cached_documents":1}},)",
+                     R"("timings":{"search_ms":1.5,"queue_ms":0.5,"scheduling_us":12}})")) +
          http::sse_event("[DONE]");
 }
 
 std::string end_events(const FakeStream& stream) {
   switch (stream.end) {
-    case End::kError: return http::sse_event(R"({"error":{"message":"worker is gone"}})");
-    case End::kBroken: return http::sse_event(R"({"choices":[)");
-    default: return last_events(stream.tokens);
+    case End::kError:
+      return http::sse_event(R"({"error":{"message":"worker is gone"}})");
+    case End::kBroken:
+      return http::sse_event(R"({"choices":[)");
+    default:
+      return last_events(stream.tokens);
   }
 }
 

@@ -23,7 +23,7 @@ struct FakeStream {
     kNoStream,  // one JSON document
   };
   uint32_t tokens = 2;
-  Duration first_token{};   // after the request
+  Duration first_token{};  // after the request
   Duration token_interval{};
   End end = End::kWhole;
 };
