@@ -69,7 +69,8 @@ class HttpTransport final : public Transport {
         host_(server.host()),
         port_(server.port()),
         prefix_(server.prefix()),
-        where_(str_cat(host_, ":", port_)),
+        where_(host_.find(':') == std::string::npos ? str_cat(host_, ":", port_)
+                                                    : str_cat("[", host_, "]:", port_)),
         timeout_error_(timeout_error(timeout)),
         deadlines_(loop, timeout),
         connect_deadlines_(loop, kConnectTimeout) {
