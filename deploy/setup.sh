@@ -18,6 +18,8 @@ packages=(
   # checksums
   libsqlite3-dev libspdlog-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libicu-dev
   libssl-dev prometheus-cpp-dev zlib1g-dev libxxhash-dev
+  # charts of the load generator, and a font for them
+  libcairo2-dev fonts-dejavu-core
   # tests and benches
   libgtest-dev libgmock-dev libbenchmark-dev
   # fetching from PyPI, the demo's client, the checks over the tree

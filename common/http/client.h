@@ -46,6 +46,7 @@ class Client {
 
   const std::string& host() const { return host_; }
   const std::string& port() const { return port_; }
+  const std::string& prefix() const { return prefix_; }  // of every target; "" or "/…"
 
  private:
   Client(std::string host, std::string port, std::string prefix, ClientOptions options);

@@ -1,7 +1,5 @@
 #include "common/http/server.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/file_limit.h"
 #include "common/http/connection.h"
 #include "common/http/error.h"
 #include "common/status.h"
@@ -35,15 +34,6 @@ constexpr std::chrono::milliseconds kAcceptRetry{100};
 
 // Descriptors of the process besides the connections: files, sockets to other services.
 constexpr size_t kOtherFiles = 256;
-
-// The soft limit is often 1,024, the hard one far above; what it cannot have is met as accept()'s
-// failure when it is needed.
-void raise_file_limit(size_t wanted) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 std::string join(const std::string& host, uint16_t port) {
   return host.find(':') == std::string::npos ? str_cat(host, ":", port)

@@ -10,6 +10,7 @@
 #include "common/strings.h"
 #include "loadgen/experiment/server_process.h"
 #include "loadgen/policy/profile.h"
+#include "loadgen/report/progress.h"
 #include "loadgen/report/text_table.h"
 #include "loadgen/run/rag_server.h"
 #include "loadgen/workload/skew.h"
@@ -41,6 +42,12 @@ absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCom
   WorkloadOptions options = command.workload;
   RAG_ASSIGN_OR_RETURN(options.count_tokens, token_counter(command.model));
   options.max_requests = command.warm_up + command.requests;
+  options.zipf.top_k = command.top_k;
+  std::optional<Progress> progress;
+  options.corpus.on_progress = [&progress](uint64_t done, uint64_t all) {
+    if (!progress) progress.emplace("passages tokenised", all);
+    progress->show(done);
+  };
   RAG_ASSIGN_OR_RETURN(Workload workload, read_workload(options));
   RAG_ASSIGN_OR_RETURN(Material material,
                        prepare_material(std::move(workload), command.top_k, command.embedding_model,

@@ -16,12 +16,11 @@ struct EndpointOptions {
   std::string url;  // http://host:port of an OpenAI-compatible server; grpc://host:port of ours
   std::string model = "ragcache";
   std::string api_key;   // none: empty
-  bool segments = true;  // the server takes RAGCache's `segments`
+  bool segments = true;  // the server is RAGCache: it takes `segments`, and `rag` without documents
   std::string extra;     // JSON object whose members go into every request's body (HTTP)
 };
 
 struct LoadOptions {
-  uint32_t threads = 1;
   uint32_t max_in_flight = 8192;  // requests beyond are not sent, and counted as errors
   double timeout_s = 600;         // of one request
   // The load ends early, with what it has, after so many failures in a row; 0: never.
@@ -36,7 +35,9 @@ struct LoadResult {
 };
 
 // Open loop: each request is sent at its time, whatever became of the others. INVALID_ARGUMENT if
-// the options are none; UNAVAILABLE if nobody answers at the start. SIGINT ends it early.
+// the options are none; UNAVAILABLE if nobody answers at the start. SIGINT and SIGTERM end it
+// early. All work is done on the caller's thread: one core drives thousands of streams, and leaves
+// the others to the server.
 absl::StatusOr<LoadResult> run_load(const EndpointOptions& endpoint,
                                     const std::vector<Request>& requests,
                                     const LoadOptions& options);

@@ -42,7 +42,11 @@ struct Outcome {
   Duration sent{};
   std::optional<Duration> first_token;
   Duration end{};
-  std::string error;                   // empty: it was answered to its end
+  // Empty: it was answered to its end. Else a kind, a colon and the particulars. Kinds are refused
+  // (no connection), timeout, closed (before the answer was whole), "status 503" or whatever it
+  // was, malformed (no stream of chunks), server (an error in the stream), stopped (the load ended
+  // before the answer did) and "not sent".
+  std::string error;
   std::string text;                    // of the answer
   std::vector<std::string> documents;  // ids that retrieval found or the request named
 

@@ -29,7 +29,6 @@ class BeladyPolicy : public controller::EvictionPolicy {
     auto it = next_use_.find(id);
     return it == next_use_.end() ? -double{Prefixes::kNever} : -static_cast<double>(it->second);
   }
-  void on_evict(controller::Tier, double) override {}
   void on_leave(const SegmentId& id) override { next_use_.erase(id); }
   void clear() override { next_use_.clear(); }
   bool admits_to_host(double priority, double victim) const override { return priority > victim; }

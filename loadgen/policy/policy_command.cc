@@ -12,9 +12,11 @@
 #include "loadgen/policy/prefixes.h"
 #include "loadgen/policy/profile.h"
 #include "loadgen/policy/replay.h"
+#include "loadgen/report/chart.h"
+#include "loadgen/report/environment.h"
 #include "loadgen/report/progress.h"
 #include "loadgen/report/report_file.h"
-#include "loadgen/report/svg_plot.h"
+#include "loadgen/report/text_table.h"
 #include "services/controller/policy/prefill_cost.h"
 
 namespace ragcache::loadgen {
@@ -75,18 +77,18 @@ std::string label_of(const Run& run) {
 // A row a policy, a column a size.
 void print_table(const PolicyCommand& command, const std::vector<Run>& runs, const char* title,
                  double (ReplayCounts::*value)() const) {
-  std::printf("\n%-20s", title);
-  for (const double size : command.sizes) std::printf(" %9.4f", size);
+  Table table{.header = {title}};
+  for (const double size : command.sizes) table.header.push_back(fixed(size, 4));
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (i % command.sizes.size() == 0) std::printf("\n%-20s", label_of(runs[i]).c_str());
-    std::printf(" %9.4f", (runs[i].counts.*value)());
+    if (i % command.sizes.size() == 0) table.rows.push_back({label_of(runs[i])});
+    table.rows.back().push_back(fixed((runs[i].counts.*value)(), 4));
   }
-  std::printf("\n");
+  std::printf("\n%s", text_table(table).c_str());
 }
 
-std::vector<PlotLine> lines_of(const PolicyCommand& command, const std::vector<Run>& runs,
-                               double (ReplayCounts::*value)() const) {
-  std::vector<PlotLine> lines;
+std::vector<ChartLine> lines_of(const PolicyCommand& command, const std::vector<Run>& runs,
+                                double (ReplayCounts::*value)() const) {
+  std::vector<ChartLine> lines;
   for (size_t i = 0; i < runs.size(); ++i) {
     const size_t column = i % command.sizes.size();
     if (column == 0) lines.push_back({label_of(runs[i]), {}, !runs[i].history});
@@ -154,6 +156,7 @@ absl::Status policy(const PolicyCommand& command) {
                 static_cast<unsigned long long>(command.seed), command.shuffle ? ", shuffled" : "");
     std::printf("prefill times: %s\n",
                 cost.measured() ? command.profile.c_str() : "not measured, the built-in stand-in");
+    std::printf("%s", to_text(environment()).c_str());
     print_table(command, runs, "token hit ratio", &ReplayCounts::token_hit_ratio);
     print_table(command, runs, "on the device", &ReplayCounts::device_token_hit_ratio);
     print_table(command, runs, "document hit ratio", &ReplayCounts::hit_ratio);
@@ -165,16 +168,19 @@ absl::Status policy(const PolicyCommand& command) {
                 {"requests", trace.requests.size()},
                 {"seed", command.seed},
                 {"profile", cost.measured() ? command.profile : ""},
+                {"environment", to_json(environment())},
                 {"runs", json::array()}};
     for (const Run& run : runs) report["runs"].push_back(to_json(run));
     RAG_RETURN_IF_ERROR(write_report(command.json, report.dump(2) + "\n"));
   }
   if (!command.plots.empty()) {
-    const std::string plot = svg_plot({.title = "Token hit ratio, " + trace.name,
-                                       .x_label = "cache size, share of the working set",
-                                       .y_label = "token hit ratio"},
-                                      lines_of(command, runs, &ReplayCounts::token_hit_ratio));
-    RAG_RETURN_IF_ERROR(write_report(str_cat(command.plots, "/policy_", trace.name, ".svg"), plot));
+    RAG_RETURN_IF_ERROR(
+        write_chart(command.plots, "policy_" + trace.name,
+                    {.title = "Token hit ratio, " + trace.name,
+                     .x_label = "cache size, share of the working set",
+                     .y_label = "token hit ratio",
+                     .log_x = true,
+                     .lines = lines_of(command, runs, &ReplayCounts::token_hit_ratio)}));
   }
   return absl::OkStatus();
 }

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace ragcache::loadgen {
 
@@ -27,5 +32,8 @@ struct PolicyCommand {
   std::string plots;
 };
 absl::Status policy(const PolicyCommand& command);
+
+// Adds the subcommand; when it is parsed, `chosen` becomes what runs it.
+void add_policy(CLI::App& cli, std::function<absl::Status()>& chosen);
 
 }  // namespace ragcache::loadgen

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace ragcache::loadgen {
 
@@ -25,5 +30,8 @@ struct RecordCommand {
   uint64_t seed = 1;
 };
 absl::Status record(const RecordCommand& command);
+
+// Adds the subcommand; when it is parsed, `chosen` becomes what runs it.
+void add_record(CLI::App& cli, std::function<absl::Status()>& chosen);
 
 }  // namespace ragcache::loadgen

@@ -8,8 +8,11 @@
 
 namespace ragcache::loadgen {
 
+// A dashed line is a variant of the one before it: it has that one's colour, with hollow marks.
 struct ChartLine {
   std::string label;
+  // In the order of the line. What has no place on the axes is left out: a figure that is not
+  // finite, an x of 0 or below on a logarithmic axis.
   std::vector<std::pair<double, double>> points;
   bool dashed = false;
 };

@@ -10,7 +10,11 @@ struct Statistics {
   double p50 = 0;
   double p90 = 0;
   double p99 = 0;
+  double max = 0;
 };
 Statistics statistics(std::vector<double> samples);
+
+// Of sorted samples, `share` from 0 to 1. REQUIRED: there are some.
+double percentile(const std::vector<double>& sorted, double share);
 
 }  // namespace ragcache::loadgen

@@ -1,11 +1,15 @@
 #include "loadgen/workload/corpus.h"
 
-#include <algorithm>
-#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "loadgen/workload/json_fields.h"
+#include "loadgen/workload/prompt_text.h"
+#include "loadgen/workload/sample.h"
+#include "loadgen/workload/squad.h"
 #include "loadgen/workload/text_file.h"
 
 namespace ragcache::loadgen {
@@ -13,60 +17,32 @@ namespace {
 
 using nlohmann::json;
 
-absl::StatusOr<std::string> string_of(const json& object, const char* field) {
-  auto it = object.find(field);
-  if (it == object.end() || !it->is_string()) {
-    return absl::InvalidArgumentError(str_cat(field, ": must be a string"));
-  }
-  return it->get<std::string>();
-}
-
-absl::Status read_mmlu(const std::string& path, std::vector<std::string>& questions) {
-  RAG_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
-  auto records = parse_csv(text);
-  if (!records.ok()) {
-    return absl::InvalidArgumentError(str_cat(path, ": ", records.status().message()));
-  }
-  for (size_t i = 1; i < records->size(); ++i) {  // the first is the header
-    const auto& fields = (*records)[i];
-    if (fields.size() != 6) {
+absl::StatusOr<std::vector<CorpusDocument>> read_leads(const std::string& path, const json& leads) {
+  std::vector<CorpusDocument> documents;
+  for (const auto& [title, lead] : leads.items()) {
+    auto extract = lead.is_object() ? string_of(lead, "extract")
+                                    : absl::InvalidArgumentError("must be an object");
+    if (!extract.ok()) {
       return absl::InvalidArgumentError(
-          str_cat(path, ": record ", i + 1, " has ", fields.size(), " fields, must have 6"));
+          str_cat(path, ": ", title, ": ", extract.status().message()));
     }
-    std::string question = fields[0];
-    for (size_t choice = 1; choice <= 4; ++choice) question += "\n" + fields[choice];
-    questions.push_back(std::move(question));
+    documents.push_back({.id = "lead/" + title, .title = title, .text = *std::move(extract)});
   }
-  return absl::OkStatus();
-}
-
-absl::Status read_jsonl(const std::string& path, std::vector<std::string>& questions) {
-  RAG_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
-  return for_each_json_line(path, text, [&](const json& line) -> absl::Status {
-    RAG_ASSIGN_OR_RETURN(std::string question, string_of(line, "question"));
-    questions.push_back(std::move(question));
-    return absl::OkStatus();
-  });
+  return documents;
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<CorpusDocument>> read_corpus(const std::string& path) {
   RAG_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
-  std::vector<CorpusDocument> documents;
-  const json leads = json::parse(text, nullptr, false);
-  if (leads.is_object() && !leads.contains("text")) {
-    for (const auto& [title, lead] : leads.items()) {
-      auto extract = lead.is_object() ? string_of(lead, "extract")
-                                      : absl::InvalidArgumentError("must be an object");
-      if (!extract.ok()) {
-        return absl::InvalidArgumentError(
-            str_cat(path, ": ", title, ": ", extract.status().message()));
-      }
-      documents.push_back({.id = "lead/" + title, .title = title, .text = *std::move(extract)});
-    }
-    return documents;
+  const json whole = json::parse(text, nullptr, false);
+  if (whole.is_object() && is_squad(whole)) {
+    Squad squad;
+    RAG_RETURN_IF_ERROR(add_squad(path, whole, squad));
+    return std::move(squad.paragraphs);
   }
+  if (whole.is_object() && !whole.contains("text")) return read_leads(path, whole);
+  std::vector<CorpusDocument> documents;
   RAG_RETURN_IF_ERROR(for_each_json_line(path, text, [&](const json& line) -> absl::Status {
     CorpusDocument document;
     RAG_ASSIGN_OR_RETURN(document.id, string_of(line, "id"));
@@ -81,7 +57,7 @@ absl::StatusOr<std::vector<CorpusDocument>> read_corpus(const std::string& path)
 }
 
 std::vector<CorpusDocument> join_neighbours(std::vector<CorpusDocument> documents,
-                                            uint32_t max_tokens) {
+                                            uint32_t max_tokens, std::vector<uint32_t>* places) {
   std::vector<CorpusDocument> joined;
   for (CorpusDocument& document : documents) {
     if (!joined.empty() && !document.title.empty() && joined.back().title == document.title &&
@@ -91,34 +67,44 @@ std::vector<CorpusDocument> join_neighbours(std::vector<CorpusDocument> document
     } else {
       joined.push_back(std::move(document));
     }
+    if (places != nullptr) places->push_back(static_cast<uint32_t>(joined.size() - 1));
   }
   return joined;
 }
 
-absl::StatusOr<std::vector<std::string>> read_questions(const std::string& path,
-                                                        const std::string& exclude) {
-  std::vector<std::string> files;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-      const std::string extension = entry.path().extension().string();
-      if (extension == ".csv" || extension == ".jsonl" || extension == ".gz") {
-        files.push_back(entry.path().string());
-      }
-    }
-    std::sort(files.begin(), files.end());
-  } else {
-    files.push_back(path);
+std::vector<CorpusDocument> make_corpus(std::vector<CorpusDocument> passages,
+                                        const CorpusOptions& options, uint64_t seed,
+                                        const TokenCounter& count_tokens,
+                                        std::vector<std::string>* ids) {
+  for (size_t i = 0; i < passages.size(); ++i) {
+    passages[i].tokens = count_tokens(passages[i].text);
+    if (options.on_progress) options.on_progress(i + 1, passages.size());
   }
-  std::vector<std::string> questions;
-  for (const std::string& file : files) {
-    const std::string name = std::filesystem::path(file).filename().string();
-    if (!exclude.empty() && name.find(exclude) != std::string::npos) continue;
-    RAG_RETURN_IF_ERROR(file.ends_with(".csv") ? read_mmlu(file, questions)
-                                               : read_jsonl(file, questions));
+  std::vector<uint32_t> places;
+  std::vector<CorpusDocument> documents =
+      join_neighbours(std::move(passages), options.doc_tokens, &places);
+  if (ids != nullptr) {
+    for (const uint32_t place : places) ids->push_back(documents[place].id);
   }
-  if (questions.empty()) return absl::InvalidArgumentError(path + ": has no questions");
-  return questions;
+  std::erase_if(documents, [&](const CorpusDocument& document) {
+    return document.tokens < options.min_doc_tokens;
+  });
+  sample(documents, options.documents, seed);
+  for (CorpusDocument& document : documents) {
+    document.tokens = count_tokens(document_text(document.title, document.text));
+  }
+  return documents;
+}
+
+absl::StatusOr<std::vector<CorpusDocument>> read_corpora(const CorpusOptions& options,
+                                                         uint64_t seed,
+                                                         const TokenCounter& count_tokens) {
+  std::vector<CorpusDocument> passages;
+  for (const std::string& path : options.paths) {
+    RAG_ASSIGN_OR_RETURN(std::vector<CorpusDocument> more, read_corpus(path));
+    std::move(more.begin(), more.end(), std::back_inserter(passages));
+  }
+  return make_corpus(std::move(passages), options, seed, count_tokens);
 }
 
 }  // namespace ragcache::loadgen

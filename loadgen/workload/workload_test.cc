@@ -3,12 +3,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "common/strings.h"
 #include "loadgen/workload/corpus.h"
+#include "loadgen/workload/questions.h"
 #include "loadgen/workload/sample.h"
+#include "loadgen/workload/squad.h"
 #include "loadgen/workload/text_file.h"
 #include "loadgen/workload/trace.h"
+#include "loadgen/workload/workload.h"
 
 namespace ragcache::loadgen {
 namespace {
@@ -77,27 +81,6 @@ TEST_F(WorkloadTest, ShufflesByTheSeedAlone) {
   EXPECT_THAT(first, ::testing::UnorderedElementsAreArray(recorded));
 }
 
-TEST_F(WorkloadTest, ReadsRagPulseByItsTimestamps) {
-  write("2_passages.jsonl",
-        "{\"passage_id\":3,\"token_length\":84}\n{\"passage_id\":5,\"token_length\":20}\n");
-  const auto line = [](const char* time, const char* passages) {
-    return std::string("{\"timestamp\":\"") + time +
-           "\",\"hash_ids\":{\"passages_ids\":" + passages + "}}\n";
-  };
-  write("0_trace.jsonl", line("90", "[3]") + "\n" + line("82", "[5,3]") + line("85", "[]"));
-  const Trace trace = *read_trace(folder_, {});
-  EXPECT_EQ(trace.name, "ragpulse");
-  EXPECT_THAT(trace.documents, ElementsAre(TraceDocument{"5", 20}, TraceDocument{"3", 84}));
-  EXPECT_THAT(trace.requests, ElementsAre(ElementsAre(0, 1), ElementsAre(1)));
-
-  write("0_trace.jsonl", line("90", "[4]"));
-  EXPECT_THAT(std::string(read_trace(folder_, {}).status().message()),
-              HasSubstr("0_trace.jsonl:1: hash_ids.passages_ids: 4 is not in"));
-  write("0_trace.jsonl", line("9x", "[3]"));
-  EXPECT_THAT(std::string(read_trace(folder_, {}).status().message()),
-              HasSubstr("timestamp: must be a string of seconds"));
-}
-
 TEST(Sample, IsDrawnByTheSeedAndOnlyIfThereAreMore) {
   std::vector<int> values{1, 2, 3, 4, 5, 6, 7, 8};
   sample(values, 8, 1);
@@ -116,16 +99,29 @@ TEST(Csv, TakesQuotedFieldsWithCommasQuotesAndLines) {
   EXPECT_FALSE(parse_csv("\"a").ok());
 }
 
+std::vector<std::string> texts_of(const std::vector<Question>& questions) {
+  std::vector<std::string> texts;
+  for (const Question& question : questions) texts.push_back(question.text);
+  return texts;
+}
+
 TEST_F(WorkloadTest, ReadsQuestionsWithTheirChoicesAndLeavesOutExcludedFiles) {
   write("mmlu/b_test.csv", "question,choice0,choice1,choice2,choice3,answer\nWhy?,w,x,y,z,0\n");
-  write("mmlu/a_test.csv", "question,choice0,choice1,choice2,choice3,answer\nHow?,1,2,3,4,1\n");
+  write("mmlu/a_test.csv", "How?,1,2,3,4,B\n");  // as first published
   write("mmlu/c_test.csv", "question\nbroken\n");
-  EXPECT_THAT(*read_questions(folder_ + "mmlu", "c_"),
+  write("mmlu/LICENSE", "none");
+  EXPECT_THAT(texts_of(*read_questions(folder_ + "mmlu", "c_")),
               ElementsAre("How?\n1\n2\n3\n4", "Why?\nw\nx\ny\nz"));
   EXPECT_THAT(std::string(read_questions(folder_ + "mmlu", "").status().message()),
               HasSubstr("c_test.csv: record 2 has 1 fields, must have 6"));
-  const std::string path = write("nq.jsonl", "{\"question\":\"who\"}\n");
-  EXPECT_THAT(*read_questions(path, ""), ElementsAre("who"));
+  const std::string path = write(
+      "nq.jsonl", "{\"question\":\"who\",\"answer\":[\"a\",\"b\"]}\n{\"question\":\"why\"}\n");
+  const auto questions = *read_questions(path, "");
+  EXPECT_THAT(texts_of(questions), ElementsAre("who", "why"));
+  EXPECT_THAT(questions[0].answers, ElementsAre("a", "b"));
+  write("nq.jsonl", "{\"question\":\"who\",\"answer\":\"a\"}\n");
+  EXPECT_THAT(std::string(read_questions(path, "").status().message()),
+              HasSubstr("nq.jsonl:1: answer: must be a list"));
 }
 
 TEST_F(WorkloadTest, ReadsBothKindsOfCorporaAndJoinsNeighboursOfOneTitle) {
@@ -149,6 +145,132 @@ TEST_F(WorkloadTest, ReadsBothKindsOfCorporaAndJoinsNeighboursOfOneTitle) {
   ASSERT_EQ(documents.size(), 1u);
   EXPECT_EQ(documents[0].title, "Abacus");
   EXPECT_EQ(documents[0].text, "An abacus is");
+}
+
+uint32_t count_words(std::string_view text) {
+  uint32_t words = 0;
+  bool inside = false;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n';
+    if (!space && !inside) ++words;
+    inside = !space;
+  }
+  return words;
+}
+
+TEST_F(WorkloadTest, JoinsAndDrawsACorpus) {
+  std::vector<CorpusDocument> passages;
+  for (int i = 0; i < 40; ++i) {
+    passages.push_back({.id = str_cat(i), .title = str_cat("T", i / 4), .text = "one two three"});
+  }
+  std::vector<std::string> ids;
+  const auto documents = make_corpus(
+      passages, {.doc_tokens = 10, .min_doc_tokens = 5, .documents = 6}, 1, count_words, &ids);
+  ASSERT_EQ(documents.size(), 6u);
+  for (const CorpusDocument& document : documents) {
+    // Three of four passages; the fourth stays alone and is too short. The title counts.
+    EXPECT_EQ(document.tokens, 10u);
+    EXPECT_EQ(std::stoi(document.id) % 4, 0);
+  }
+  ASSERT_EQ(ids.size(), 40u);
+  EXPECT_EQ(ids[5], "4");
+  EXPECT_EQ(ids[6], "4");
+  EXPECT_EQ(ids[7], "7");
+}
+
+TEST_F(WorkloadTest, AsksMmluAndNqInTheSeedsOrder) {
+  std::string csv, jsonl;
+  for (int i = 0; i < 20; ++i) {
+    csv += str_cat("q", i, ",a,b,c,d,A\n");
+    jsonl += str_cat("{\"question\":\"q", i, "\",\"answer\":[\"x\"]}\n");
+  }
+  WorkloadOptions options{.name = "mmlu", .data = write("q.csv", csv), .count_tokens = count_words};
+  options.corpus.paths = {
+      write("c.jsonl", "{\"id\":\"1\",\"title\":\"T\",\"text\":\"one two\"}\n")};
+  options.max_requests = 5;
+  const Workload mmlu = *read_workload(options);
+  EXPECT_TRUE(mmlu.retrieval);
+  EXPECT_FALSE(mmlu.has_times);
+  EXPECT_EQ(mmlu.documents.size(), 1u);
+  ASSERT_EQ(mmlu.requests.size(), 5u);
+  EXPECT_EQ(mmlu.requests[0].max_tokens, 1u);
+  EXPECT_EQ(mmlu.requests[0].question, read_workload(options)->requests[0].question);
+  options.seed = 2;
+  std::string first, second;
+  for (const auto& request : mmlu.requests) first += request.question;
+  for (const auto& request : read_workload(options)->requests) second += request.question;
+  EXPECT_NE(first, second);
+
+  options.name = "nq";
+  options.data = write("q.jsonl", jsonl);
+  const Workload nq = *read_workload(options);
+  EXPECT_EQ(nq.requests[0].max_tokens, kAnswerTokens);
+  EXPECT_THAT(nq.requests[0].answers, ElementsAre("x"));
+  options.corpus.paths.push_back(options.corpus.paths[0]);
+  EXPECT_THAT(std::string(read_workload(options).status().message()),
+              HasSubstr("documents: two have the id 1"));
+  options.name = "trivia";
+  EXPECT_THAT(std::string(read_workload(options).status().message()),
+              HasSubstr("workload: is \"trivia\", must be of mmlu, nq, squad"));
+}
+
+constexpr char kSquad[] =
+    R"({"version":"1.1","data":[{"title":"T","paragraphs":[
+        {"context":"one two three","qas":[
+          {"id":"a","question":"one?","answers":[{"text":"one","answer_start":0}]}]},
+        {"context":"four five","qas":[
+          {"id":"b","question":"four?","answers":[{"text":"four"},{"text":"five"}]}]}]},
+       {"title":"U","paragraphs":[{"context":"six","qas":[
+          {"id":"c","question":"six?","answers":[{"text":"six"}]}]}]}]})";
+
+TEST_F(WorkloadTest, KnowsTheDocumentThatHasTheAnswerInSquad) {
+  WorkloadOptions options{
+      .name = "squad", .data = write("dev-v1.1.json", kSquad), .count_tokens = count_words};
+  const auto golds = [&] {  // question: id of its document, and that document's text
+    std::map<std::string, std::pair<std::string, std::string>> golds;
+    const Workload workload = *read_workload(options);
+    EXPECT_TRUE(workload.retrieval);
+    for (const WorkloadRequest& request : workload.requests) {
+      EXPECT_THAT(request.documents, IsEmpty());
+      const CorpusDocument& gold = workload.documents.at(request.gold.value());
+      EXPECT_THAT(gold.text, HasSubstr(request.answers[0]));
+      golds[request.question] = {gold.id, gold.text};
+    }
+    return golds;
+  };
+  auto found = golds();
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_EQ(found["four?"].first, "T/1");
+  options.corpus.doc_tokens = 100;
+  found = golds();
+  EXPECT_EQ(found["one?"], found["four?"]);
+  EXPECT_EQ(found["four?"].second, "one two three\nfour five");
+  // Questions go with documents that were not drawn.
+  options.corpus.min_doc_tokens = 5;
+  EXPECT_EQ(golds().size(), 2u);
+}
+
+TEST_F(WorkloadTest, ReadsSquadAsLinesAndAsACorpus) {
+  write("squad/passages.jsonl",
+        "{\"id\":\"p0\",\"title\":\"T\",\"text\":\"one\"}\n"
+        "{\"id\":\"p1\",\"title\":\"T\",\"text\":\"two\"}\n");
+  write("squad/questions.jsonl",
+        "{\"id\":null,\"passage\":\"p1\",\"question\":\"two?\",\"answers\":[\"two\"]}\n");
+  const Squad squad = *read_squad(folder_ + "squad");
+  EXPECT_EQ(squad.paragraphs.size(), 2u);
+  ASSERT_EQ(squad.questions.size(), 1u);
+  EXPECT_EQ(squad.questions[0].paragraph, 1u);
+  EXPECT_THAT(squad.questions[0].answers, ElementsAre("two"));
+  write("squad/questions.jsonl",
+        "{\"passage\":\"p9\",\"question\":\"two?\",\"answers\":[\"two\"]}\n");
+  EXPECT_THAT(std::string(read_squad(folder_ + "squad").status().message()),
+              HasSubstr("questions.jsonl:1: passage: p9 is not in"));
+
+  EXPECT_EQ(read_corpus(write("dev.json", kSquad))->size(), 3u);
+  const std::string broken =
+      write("broken.json", R"({"data":[{"title":"T","paragraphs":[{"context":"x","qas":[{}]}]}]})");
+  EXPECT_THAT(std::string(read_squad(broken).status().message()),
+              HasSubstr("broken.json: data[0].paragraphs[0].qas[0].question: must be a string"));
 }
 
 }  // namespace

@@ -37,7 +37,6 @@ class AdaptivePolicy : public EvictionPolicy {
   void on_request() override;
   void on_access(const NodeAccess& access) override;
   double priority(const SegmentId& id, uint32_t tokens, Tier tier) override;
-  void on_evict(Tier, double) override {}
   void on_leave(const SegmentId& id) override;
   void clear() override;
   bool looks_ahead() const override { return true; }

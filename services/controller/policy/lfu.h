@@ -18,7 +18,6 @@ class LfuPolicy : public EvictionPolicy {
     const uint64_t* frequency = frequency_.find(id);
     return frequency == nullptr ? 0 : static_cast<double>(*frequency);
   }
-  void on_evict(Tier, double) override {}
   void on_leave(const SegmentId& id) override { frequency_.leave(id); }
   void clear() override { frequency_.clear(); }
 

@@ -19,7 +19,6 @@ class LruPolicy : public EvictionPolicy {
     const uint64_t* last = last_.find(id);
     return last == nullptr ? 0 : static_cast<double>(*last);
   }
-  void on_evict(Tier, double) override {}
   void on_leave(const SegmentId& id) override { last_.leave(id); }
   void clear() override { last_.clear(); }
 

@@ -50,7 +50,7 @@ class EvictionPolicy {
   // comes to the host; of the nodes that may go, the one of least priority goes first, ties by id.
   virtual double priority(const SegmentId& id, uint32_t tokens, Tier tier) = 0;
   // A node of this priority was evicted from the tier.
-  virtual void on_evict(Tier tier, double priority) = 0;
+  virtual void on_evict(Tier /*tier*/, double /*priority*/) {}
   // The node's KV has left the cache altogether.
   virtual void on_leave(const SegmentId& id) = 0;
   // Nothing was ever asked for.

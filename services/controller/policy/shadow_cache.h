@@ -39,12 +39,6 @@ class ShadowCache {
     }
   }
 
-  void clear() {
-    nodes_.clear();
-    order_.clear();
-    tokens_ = 0;
-  }
-
   size_t size() const { return nodes_.size(); }
 
  private:

@@ -21,7 +21,6 @@ class FicklePolicy : public EvictionPolicy {
     auto it = accesses_.find(id);
     return ReferenceFickle::priority_of(id, it == accesses_.end() ? 0 : it->second, epoch(), tier);
   }
-  void on_evict(Tier, double) override {}
   void on_leave(const SegmentId& id) override { accesses_.erase(id); }
   void clear() override { accesses_.clear(); }
   bool admits_to_host(double priority, double victim) const override { return priority > victim; }

@@ -16,7 +16,6 @@ namespace {
 
 // A page stays far below the largest message.
 constexpr size_t kSnapshotPageEntries = 4096;
-constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
 constexpr size_t kMaxRequests = 4096;
 
 std::vector<bool> taken_blocks(const HostArena& arena) {
@@ -263,10 +262,6 @@ void Engine::release(Requests::iterator it) {
 
 void Engine::release_all() {
   while (!requests_.empty()) release(requests_.end() - 1);
-}
-
-uint32_t Engine::blocks_of(size_t tokens) const {
-  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
 }
 
 uint32_t Engine::free_blocks() const {

@@ -169,7 +169,6 @@ class Engine {
   void saved(const Transfer& transfer);
   void loaded(const Transfer& transfer, Request* request);
 
-  uint32_t blocks_of(size_t tokens) const;
   uint32_t free_blocks() const;
 
   // Constant after construction.

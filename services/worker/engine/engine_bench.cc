@@ -2,114 +2,33 @@
 // of its tail at that position, the same from the host beside that and the copy alone, how much of
 // a slow copy hides behind the computation, and how long streams wait while a long prompt enters.
 // Usage: services_worker_engine_bench MODEL.gguf [THREADS [hits|host|streams]]
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/model_files.h"
-#include "services/worker/engine/engine.h"
-#include "services/worker/metrics.h"
-#include "services/worker/model/llama.h"
+#include "services/worker/engine/bench_engine.h"
 
 namespace ragcache::worker {
 namespace {
 
 constexpr size_t kPrefix = 2000;
 constexpr size_t kTail = 48;
-constexpr uint32_t kMaxBatchTokens = 512;
-constexpr uint32_t kBlocks = 1024;
-constexpr uint32_t kHostBlocks = 256;
+constexpr uint32_t kMaxBatchTokens = BenchEngine::kMaxBatchTokens;
 constexpr int kRounds = 7;
 
-std::vector<uint32_t> some_tokens(size_t count, uint32_t salt) {
-  std::vector<uint32_t> tokens(count);
-  for (size_t i = 0; i < count; ++i)
-    tokens[i] = 1000 + (static_cast<uint32_t>(i) * 7919 + salt) % 20000;
-  return tokens;
+// Seconds to the first token of a prompt whose prefix is there.
+double time_hit(BenchEngine& bench, Tier tier) {
+  Generate command = bench.make("h", kPrefix, kTail, 1);
+  command.segments[0].expected = tier;
+  return bench.time_to_token(std::move(command));
 }
-
-uint32_t blocks_of(size_t tokens) {
-  constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
-  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
-}
-
-struct Bench {
-  // `group` and `throttle_mib_s` are its transfers'.
-  explicit Bench(LlamaModel& a_model, int64_t group = Copier::kGroupLayers,
-                 std::optional<double> throttle_mib_s = std::nullopt)
-      : model(a_model),
-        arena(*HostArena::open(arena_path(), model.fingerprint(), model.kv_layout(), kHostBlocks)),
-        transfers(
-            Copier(model.kv_layout(), pool.memory(), arena, group), [] {}, throttle_mib_s),
-        engine(
-            model, std::move(pool), {kMaxBatchTokens}, metrics, steady_now,
-            Engine::Host{.arena = arena,
-                         .transfers = transfers,
-                         .load_bytes_per_second = 1e9,
-                         .on_load = [this](const Engine::LoadTrace& a_load) { load = a_load; }}) {
-    engine.take({1, 1, OpenStream{1}});
-    engine.step();
-    engine.take_events();
-  }
-
-  ~Bench() { transfers.stop(); }
-
-  Generate make(const std::string& id, size_t prefix, size_t tail, uint32_t max_tokens) {
-    const std::vector<uint32_t> tokens = some_tokens(prefix, 1);
-    const SegmentId segment =
-        SegmentId::derive(SegmentId::root(model.fingerprint(), "bench"), digest_of_tokens(tokens));
-    return {.request_id = id,
-            .segments = {{segment, tokens}},
-            .tail = some_tokens(tail, static_cast<uint32_t>(id.size()) * 17),
-            .reserved_blocks = blocks_of(prefix) + blocks_of(tail + max_tokens),
-            .max_tokens = max_tokens};
-  }
-  void take(decltype(Command::body) body) { engine.take({1, ++commands, std::move(body)}); }
-  // Seconds to the first token of a prompt whose prefix is there.
-  double time_hit(Tier tier) {
-    Generate command = make("h", kPrefix, kTail, 1);
-    command.segments[0].expected = tier;
-    const TimePoint start = steady_now();
-    take(std::move(command));
-    until_token("h");
-    return to_seconds(steady_now() - start);
-  }
-  void settle() {
-    while (engine.has_transfers() || engine.has_requests()) engine.step();
-    engine.take_events();
-  }
-  // Seconds until the request's first token, or its next ones.
-  double until_token(const std::string& id) {
-    const TimePoint start = steady_now();
-    for (;;) {
-      engine.step();
-      for (const Event& event : engine.take_events()) {
-        const auto* tokens = std::get_if<Tokens>(&event.body);
-        if (tokens != nullptr && tokens->request_id == id) return to_seconds(steady_now() - start);
-      }
-    }
-  }
-
-  // One for all: what the first one saves is there for the others.
-  static std::string arena_path() { return absl::StrCat("/dev/shm/ragcache-bench-", getpid()); }
-
-  LlamaModel& model;
-  BlockPool pool = *BlockPool::create(model.kv_layout(), kBlocks);
-  HostArena arena;
-  TransferActor transfers;
-  Engine::LoadTrace load;  // the last one
-  prometheus::Registry registry;
-  Metrics metrics{registry};
-  Engine engine;
-  uint64_t commands = 1;
-};
 
 void print(const char* what, std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
@@ -118,7 +37,7 @@ void print(const char* what, std::vector<double> seconds) {
 }
 
 void hits(LlamaModel& model) {
-  Bench bench(model);
+  BenchEngine bench(model);
   BlockPool own = *BlockPool::create(model.kv_layout(), blocks_of(kPrefix + kTail));
   std::vector<int32_t> slots(kPrefix + kTail);
   std::iota(slots.begin(), slots.end(), 0);
@@ -131,14 +50,11 @@ void hits(LlamaModel& model) {
     batch.add(std::span(prefix).subspan(done, count), std::span(slots).first(done + count), false);
     model.forward(batch, own.memory());
   }
-  bench.take(bench.make("c", kPrefix, kTail, 1));
-  std::printf("cold, %zu + %zu tokens: %.0f ms\n", kPrefix, kTail, bench.until_token("c") * 1e3);
+  std::printf("cold, %zu + %zu tokens: %.0f ms\n", kPrefix, kTail,
+              bench.time_to_token(bench.make("c", kPrefix, kTail, 1)) * 1e3);
   std::vector<double> hit, bare;
   for (int round = 0; round < kRounds; ++round) {
-    const TimePoint start = steady_now();
-    bench.take(bench.make("h", kPrefix, kTail, 1));
-    bench.until_token("h");
-    hit.push_back(to_seconds(steady_now() - start));
+    hit.push_back(time_hit(bench, Tier::kDevice));
     const TimePoint before = steady_now();
     batch.clear();
     batch.add(tail, slots, true);
@@ -161,10 +77,10 @@ struct HostHits {
   std::vector<double> hidden;
 
   HostHits(LlamaModel& model, int64_t group, std::optional<double> throttle_mib_s) {
-    Bench bench(model, group, throttle_mib_s);
+    BenchEngine bench(model, {.group_layers = group, .throttle_mib_s = throttle_mib_s});
     const SegmentId id = bench.make("h", kPrefix, kTail, 1).segments[0].id;
     for (int round = 0; round <= kRounds; ++round) {
-      const double hit = bench.time_hit(Tier::kHost);
+      const double hit = time_hit(bench, Tier::kHost);
       bench.settle();
       bench.take(Drop{{id}, Tier::kDevice});
       if (round == 0) continue;  // touches the memory
@@ -182,11 +98,10 @@ struct HostHits {
 void host_hits(LlamaModel& model) {
   std::vector<double> device, copy, host;
   {
-    Bench bench(model);
+    BenchEngine bench(model);
     const Generate cold = bench.make("c", kPrefix, kTail, 1);
     const SegmentId id = cold.segments[0].id;
-    bench.take(cold);
-    std::printf("computed: %.0f ms\n", bench.until_token("c") * 1e3);
+    std::printf("computed: %.0f ms\n", bench.time_to_token(cold) * 1e3);
     bench.take(Replicate{{id}});
     bench.settle();
     BlockPool target = *BlockPool::create(model.kv_layout(), blocks_of(kPrefix));
@@ -197,14 +112,14 @@ void host_hits(LlamaModel& model) {
       piece.device_blocks.push_back(static_cast<int32_t>(i));
     }
     for (int round = 0; round <= kRounds; ++round) {
-      const double hit = bench.time_hit(Tier::kDevice);
+      const double hit = time_hit(bench, Tier::kDevice);
       Transfer alone(Transfer::Kind::kLoad, 0, {piece}, model.kv_layout());
       const TimePoint start = steady_now();
       while (!copier.advance(alone)) {
       }
       const double copied = to_seconds(steady_now() - start);
       bench.take(Drop{{id}, Tier::kDevice});
-      const double loaded = bench.time_hit(Tier::kHost);
+      const double loaded = time_hit(bench, Tier::kHost);
       if (round == 0) continue;  // touches the memory
       device.push_back(hit);
       copy.push_back(copied);
@@ -233,7 +148,7 @@ void host_hits(LlamaModel& model) {
 }
 
 void streams(LlamaModel& model) {
-  Bench bench(model);
+  BenchEngine bench(model);
   for (const char* id : {"a", "bb"}) {
     bench.take(bench.make(id, 64, kTail, 1000));
     bench.until_token(id);
@@ -269,7 +184,7 @@ int run(const char* path, int threads, const std::string& part) {
   if (wanted("hits")) hits(model);
   if (wanted("host")) host_hits(model);
   if (wanted("streams")) streams(model);
-  unlink(Bench::arena_path().c_str());
+  BenchEngine::remove_arena();
   return 0;
 }
 

@@ -24,12 +24,6 @@
 // For tests of the engine.
 namespace ragcache::worker {
 
-constexpr uint32_t kBlockTokens = kernels::KvLayout::kBlockTokens;
-
-inline uint32_t blocks_of(size_t tokens) {
-  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
-}
-
 inline std::vector<uint32_t> random_tokens(std::mt19937& random, size_t count) {
   std::vector<uint32_t> tokens(count);
   for (uint32_t& token : tokens) token = random() % 61;

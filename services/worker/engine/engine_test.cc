@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "services/worker/engine/engine_harness.h"
+#include "services/worker/engine/engine_random.h"
 
 namespace ragcache::worker {
 namespace {
@@ -314,77 +315,26 @@ TEST(Engine, KeepsTheLedgerOverRandomCommands) {
   std::printf("seed %u\n", seed);
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
-  std::vector<std::vector<uint32_t>> documents;
-  for (int i = 0; i < 6; ++i) documents.push_back(random_tokens(random, 1 + random() % 50));
   Harness harness(45, 24);
-  std::map<std::string, Generate> sent;
-  int next = 0;
+  RandomController controller(harness, random);
   for (int round = 0; round < 1500; ++round) {
     const uint32_t choice = random() % 100;
-    std::vector<std::string> running;
-    for (const auto& [id, answer] : harness.answers) {
-      if (answer.end.empty()) running.push_back(id);
-    }
     if (choice < 15) {
-      std::vector<std::vector<uint32_t>> chain;
-      for (uint32_t i = random() % 4; i > 0; --i) chain.push_back(documents[random() % 6]);
-      Generate command =
-          harness.make(absl::StrCat("g", next++), chain, random_tokens(random, 1 + random() % 20),
-                       1 + random() % 30, 1 + random() % 8);
-      if (random() % 3 == 0) {
-        command.sampling = {.temperature = 0.7f,
-                            .top_p = 0.95f,
-                            .seed = random(),
-                            .presence_penalty = static_cast<float>(random() % 3) - 1,
-                            .repetition_penalty = 1.2f};
-      }
-      command.answer_tokens = random() % command.tail.size();
-      if (command.reserved_blocks > harness.free()) continue;
-      sent[command.request_id] = command;
-      harness.generate(command);
-    } else if (choice < 19 && !running.empty()) {
-      harness.send(Cancel{running[random() % running.size()]});
-    } else if (choice < 23 && !running.empty()) {
-      harness.send(Preempt{running[random() % running.size()]});
-    } else if (choice < 33 && !harness.cached().empty()) {
-      // A leaf that nobody uses.
-      auto it = std::next(harness.cached().begin(), random() % harness.cached().size());
-      bool used = false;
-      for (const std::string& id : running) {
-        for (const SegmentSpec& segment : sent[id].segments) used = used || segment.id == it->first;
-      }
-      if (!used) harness.drop(it->first);
+      controller.generate();
+    } else if (choice < 19) {
+      controller.end_one<Cancel>();
+    } else if (choice < 23) {
+      controller.end_one<Preempt>();
+    } else if (choice < 33) {
+      controller.drop();
     } else if (choice < 50) {
-      for (const std::string& id : running) {
-        const uint32_t need = harness.answers[id].need;
-        if (need > 0 && need <= harness.free()) harness.grow(id, need);
-      }
+      controller.grow();
     } else {
       harness.step();
     }
     ASSERT_FALSE(testing::Test::HasFailure()) << "round " << round;
   }
-  for (auto& [id, answer] : harness.answers) {
-    if (answer.end.empty()) harness.send(Cancel{id});
-  }
-  harness.step();
-  EXPECT_FALSE(harness.engine().has_requests());
-  EXPECT_EQ(harness.reserved(), 0u);
-  EXPECT_EQ(harness.last_load.pinned_segments, 0u);
-
-  int finished = 0;
-  for (auto& [id, answer] : harness.answers) {
-    EXPECT_NE(answer.end, "");
-    EXPECT_NE(answer.end, "invalid") << answer.message;
-    if (answer.end != "finished") continue;
-    ++finished;
-    Generate command = sent[id];
-    for (SegmentSpec& segment : command.segments) segment.expected = Tier::kNone;
-    command.reserved_blocks = 60;
-    Harness alone(60);
-    EXPECT_EQ(alone.run_alone(command).tokens, answer.tokens) << id;
-  }
-  EXPECT_GT(finished, 10);
+  EXPECT_GT(controller.end_all(), 10u);
 }
 
 }  // namespace

@@ -52,11 +52,6 @@ struct Answer {
   }
 };
 
-uint32_t blocks_of(size_t tokens) {
-  constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
-  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
-}
-
 // An engine with its tiers.
 class Worker {
  public:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -7,6 +8,12 @@
 #include "kernels/kv_layout/kv_layout.h"
 
 namespace ragcache::worker {
+
+// Blocks that the tokens of a segment, or of a request's own part, take: each begins a new one.
+inline uint32_t blocks_of(size_t tokens) {
+  constexpr size_t kBlockTokens = kernels::KvLayout::kBlockTokens;
+  return static_cast<uint32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
+}
 
 // Which of a fixed number of blocks are taken. Not thread safe.
 class BlockNumbers {

@@ -22,6 +22,7 @@
 #include "common/check.h"
 #include "common/log/log.h"
 #include "common/status.h"
+#include "services/worker/kv/block_pool.h"
 
 namespace ragcache::worker {
 namespace {
@@ -239,9 +240,8 @@ void HostArena::recover() {
       entry.state = kFree;
       ++skipped_;
     };
-    constexpr uint32_t kBlockTokens = kernels::KvLayout::kBlockTokens;
     if (entry.state != kCommitted || entry.n_blocks == 0 || entry.n_blocks > blocks_ ||
-        entry.n_blocks != (uint64_t{entry.token_count} + kBlockTokens - 1) / kBlockTokens) {
+        entry.n_blocks != blocks_of(entry.token_count)) {
       skip();
       continue;
     }

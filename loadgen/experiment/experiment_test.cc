@@ -1,0 +1,173 @@
+#include "loadgen/experiment/experiment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/strings.h"
+#include "loadgen/experiment/experiment_report.h"
+#include "tests/fakes/fake_openai.h"
+
+namespace ragcache::loadgen {
+namespace {
+
+using fakes::FakeOpenAi;
+using fakes::FakeStream;
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ExperimentTest : public testing::Test {
+ protected:
+  static Contender contender(const std::string& name, const FakeOpenAi& server) {
+    Contender made{.name = name, .url = server.url()};
+    made.endpoint.url = server.url();
+    return made;
+  }
+
+  // Their prompts tell them apart.
+  static std::vector<Request> requests(int count) {
+    std::vector<Request> made;
+    for (int i = 0; i < count; ++i) made.push_back({.prompt = ChatPrompt{str_cat("q", i, ".")}});
+    return made;
+  }
+
+  static ExperimentOptions options(uint64_t warm_up, uint64_t counted) {
+    ExperimentOptions made{.warm_up = warm_up, .requests = counted, .baseline = "slow"};
+    made.rate_shares = {0.5, 1};
+    made.capacity_rps = 1000;
+    made.arrivals = [counted](double rate) -> absl::StatusOr<std::vector<Duration>> {
+      std::vector<Duration> at;
+      for (uint64_t i = 0; i < counted; ++i) {
+        at.push_back(
+            std::chrono::nanoseconds(static_cast<int64_t>(1e9 * static_cast<double>(i) / rate)));
+      }
+      return at;
+    };
+    return made;
+  }
+
+  // Numbers of the questions in the order in which they came.
+  static std::vector<int> asked(const FakeOpenAi& server) {
+    std::vector<int> numbers;
+    for (const std::string& body : server.requests()) {
+      numbers.push_back(std::stoi(body.substr(body.find("\"q") + 2)));
+    }
+    return numbers;
+  }
+
+  FakeOpenAi slow_{FakeStream{.first_token = milliseconds(100), .tokens = 1}};
+  FakeOpenAi quick_{FakeStream{.first_token = milliseconds(5), .tokens = 1}};
+};
+
+TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {
+  std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  contenders[1].learns = false;
+  ExperimentOptions two_rounds = options(3, 2);
+  two_rounds.rounds = 2;
+  const auto result = run_experiment(contenders, requests(5), two_rounds);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->status.ok()) << result->status;
+  ASSERT_EQ(result->runs.size(), 4u);  // two rates of two contenders
+  for (const ExperimentRun& run : result->runs) {
+    EXPECT_EQ(run.summary.requests, 4u);
+    EXPECT_EQ(run.summary.answered, 4u);
+    EXPECT_EQ(run.round_ttft_ms.size(), 2u);
+  }
+  EXPECT_EQ(asked(slow_).size(), 4 * 5u);
+  // One that learns nothing is only started up.
+  EXPECT_EQ(asked(quick_).size(), 4 * 3u);
+  std::vector<int> first = asked(quick_);
+  first.resize(3);
+  EXPECT_THAT(first, ElementsAre(0, 3, 4));
+}
+
+TEST_F(ExperimentTest, ComparesMeansAndFindsTheThroughputWithinTheObjective) {
+  const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  ExperimentOptions strict = options(1, 4);
+  strict.slo_factor = 1;
+  const auto result = run_experiment(contenders, requests(5), strict);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const ExperimentRun& quick = result->runs[1];
+  EXPECT_EQ(quick.contender, "quick");
+  EXPECT_GT(*result->ratio_vs(quick, "slow"), 2);
+  EXPECT_EQ(*result->ratio_vs(quick, "quick"), 1);
+  EXPECT_FALSE(result->ratio_vs(quick, "none").has_value());
+  EXPECT_EQ(result->slo_ttft_ms, result->runs[0].summary.ttft_ms.mean);
+  EXPECT_EQ(result->throughput_at_slo.at("quick"), 1000);
+  EXPECT_GE(result->throughput_at_slo.at("slow"), 500);
+}
+
+TEST_F(ExperimentTest, MeasuresWhatTheBaselineSustains) {
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  ExperimentOptions measured = options(0, 8);
+  measured.capacity_rps = 0;
+  measured.capacity_requests = 8;
+  const auto result = run_experiment(contenders, requests(8), measured);
+  ASSERT_TRUE(result.ok()) << result.status();
+  // Eight at once, all of them answered after 100 ms or a little more.
+  EXPECT_LE(result->capacity_rps, 80);
+  EXPECT_GT(result->capacity_rps, 1);
+  EXPECT_EQ(result->runs[0].rate, 0.5 * result->capacity_rps);
+}
+
+TEST_F(ExperimentTest, KeepsWhatItHasWhenOneFails) {
+  const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  quick_.set_stream({.end = FakeStream::End::kStatus});
+  ExperimentOptions failing = options(0, 4);
+  failing.load.max_failures_in_row = 2;
+  const auto result = run_experiment(contenders, requests(4), failing);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(std::string(result->status.message()), HasSubstr("quick at 500 requests/s"));
+  ASSERT_GE(result->runs.size(), 1u);
+  EXPECT_EQ(result->runs[0].summary.answered, 4u);
+}
+
+TEST_F(ExperimentTest, SaysWhatCannotBe) {
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  const auto message = [&](const ExperimentOptions& options) {
+    return std::string(run_experiment(contenders, requests(5), options).status().message());
+  };
+  EXPECT_THAT(message(options(3, 3)), HasSubstr("--requests: the workload has 5"));
+  ExperimentOptions other = options(1, 1);
+  other.baseline = "none";
+  EXPECT_THAT(message(other), HasSubstr("--baseline: none"));
+  other = options(1, 1);
+  other.rate_shares = {0.3, 0};
+  EXPECT_THAT(message(other), HasSubstr("--rates: has 0"));
+}
+
+TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {
+  const std::vector<Contender> contenders{contender("none", slow_), contender("ragcache", quick_)};
+  ExperimentOptions both = options(1, 2);
+  both.baseline = "none";
+  const auto result = run_experiment(contenders, requests(3), both);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const nlohmann::ordered_json json = to_json(
+      ExperimentReport{.title = "t", .workload = "mmlu", .ratios = {"none", "gpu-lru"}}, *result);
+  EXPECT_EQ(json["workload"], "mmlu");
+  const auto& run = json["runs"][1];
+  EXPECT_EQ(run["mode"], "ragcache");
+  EXPECT_EQ(run["rate"], 500);
+  EXPECT_EQ(run["rate_share"], 0.5);
+  for (const char* key : {"mean", "p50", "p90", "p99"}) {
+    for (const char* figure : {"ttft_ms", "tpot_ms", "e2e_ms"}) {
+      EXPECT_TRUE(run[figure][key].is_number()) << figure << key;
+    }
+  }
+  EXPECT_DOUBLE_EQ(run["token_hit_ratio"], 0.6);  // as the server told
+  EXPECT_DOUBLE_EQ(run["ceiling"], 2.5);
+  EXPECT_DOUBLE_EQ(run["scheduling_us"]["p50"], 12);
+  EXPECT_DOUBLE_EQ(run["scheduling_us"]["p99"], 12);
+  EXPECT_DOUBLE_EQ(run["search_not_overlapped_ms"], 1.5);
+  EXPECT_TRUE(run["throughput_rps"].is_number());
+  EXPECT_TRUE(run["document_hit_ratio"].is_number());
+  EXPECT_GT(run["ratio_vs"]["none"], 1);
+  EXPECT_TRUE(run["ratio_vs"]["gpu-lru"].is_null());
+  EXPECT_TRUE(json["throughput_at_slo"]["ragcache"].is_number());
+  EXPECT_TRUE(json["environment"].contains("commit"));
+}
+
+}  // namespace
+}  // namespace ragcache::loadgen

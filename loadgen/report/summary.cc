@@ -1,0 +1,104 @@
+#include "loadgen/report/summary.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace ragcache::loadgen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double to_ms(Duration duration) { return to_seconds(duration) * 1e3; }
+
+double ratio(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+Json to_json(const Statistics& figures) {
+  return {{"mean", figures.mean}, {"p50", figures.p50}, {"p90", figures.p90}, {"p99", figures.p99}};
+}
+
+}  // namespace
+
+double Summary::token_hit_ratio() const { return ratio(cached_tokens, prompt_tokens); }
+double Summary::document_hit_ratio() const { return ratio(cached_documents, documents); }
+
+Summary summarize(const LoadResult& result, size_t warm_up) {
+  Summary summary;
+  summary.complete = result.status.ok();
+  summary.stopped_because = std::string(result.status.message());
+  std::vector<double> ttft_ms, tpot_ms, e2e_ms, client_delay_ms, search_ms, queue_ms, scheduling_us;
+  Duration begin = Duration::max();
+  Duration end{};
+  for (size_t i = std::min(warm_up, result.outcomes.size()); i < result.outcomes.size(); ++i) {
+    const Outcome& outcome = result.outcomes[i];
+    ++summary.requests;
+    begin = std::min(begin, outcome.at);
+    end = std::max(end, outcome.end);
+    const bool was_sent = !outcome.error.starts_with("not sent");
+    if (was_sent) client_delay_ms.push_back(to_ms(outcome.sent - outcome.at));
+    if (!outcome.error.empty()) {
+      ++summary.errors[outcome.error.substr(0, outcome.error.find(':'))];
+      if (summary.first_error.empty()) summary.first_error = outcome.error;
+      continue;
+    }
+    ++summary.answered;
+    e2e_ms.push_back(to_ms(outcome.end - outcome.at));
+    if (outcome.first_token) {
+      ttft_ms.push_back(to_ms(*outcome.first_token - outcome.at));
+      if (outcome.completion_tokens > 1) {
+        tpot_ms.push_back(to_ms(outcome.end - *outcome.first_token) /
+                          (outcome.completion_tokens - 1));
+      }
+    }
+    search_ms.push_back(outcome.search_ms);
+    queue_ms.push_back(outcome.queue_ms);
+    scheduling_us.push_back(outcome.scheduling_us);
+    summary.prompt_tokens += outcome.prompt_tokens;
+    summary.cached_tokens += outcome.cached_tokens;
+    summary.completion_tokens += outcome.completion_tokens;
+    summary.documents += outcome.documents.size();
+    summary.cached_documents += outcome.cached_documents;
+  }
+  if (end > begin) {
+    summary.seconds = to_seconds(end - begin);
+    summary.throughput_rps = static_cast<double>(summary.answered) / summary.seconds;
+    summary.output_tokens_per_s = static_cast<double>(summary.completion_tokens) / summary.seconds;
+  }
+  summary.ttft_ms = statistics(std::move(ttft_ms));
+  summary.tpot_ms = statistics(std::move(tpot_ms));
+  summary.e2e_ms = statistics(std::move(e2e_ms));
+  summary.client_delay_ms = statistics(std::move(client_delay_ms));
+  summary.search_ms = statistics(std::move(search_ms));
+  summary.queue_ms = statistics(std::move(queue_ms));
+  summary.scheduling_us = statistics(std::move(scheduling_us));
+  return summary;
+}
+
+Json to_json(const Summary& summary) {
+  Json errors = Json::object();
+  for (const auto& [kind, count] : summary.errors) errors[kind] = count;
+  return {
+      {"requests", summary.requests},
+      {"complete", summary.complete},
+      {"stopped_because", summary.stopped_because},
+      {"errors", std::move(errors)},
+      {"ttft_ms", to_json(summary.ttft_ms)},
+      {"tpot_ms", to_json(summary.tpot_ms)},
+      {"e2e_ms", to_json(summary.e2e_ms)},
+      {"throughput_rps", summary.throughput_rps},
+      {"output_tokens_per_s", summary.output_tokens_per_s},
+      {"token_hit_ratio", summary.token_hit_ratio()},
+      {"document_hit_ratio", summary.document_hit_ratio()},
+      {"ceiling", summary.ceiling()},
+      {"scheduling_us", {{"p50", summary.scheduling_us.p50}, {"p99", summary.scheduling_us.p99}}},
+      {"search_ms", to_json(summary.search_ms)},
+      {"queue_ms", to_json(summary.queue_ms)},
+      {"client_delay_ms",
+       {{"p50", summary.client_delay_ms.p50},
+        {"p99", summary.client_delay_ms.p99},
+        {"max", summary.client_delay_ms.max}}}};
+}
+
+}  // namespace ragcache::loadgen
