@@ -32,6 +32,7 @@ struct ExperimentCommand {
   uint64_t capacity_requests = 24;
   uint32_t rounds = 1;
   double slo_factor = 5;
+  std::string profile;  // measured prefill times; empty: measured first
   std::string json;
   std::string plots;
   std::string report;

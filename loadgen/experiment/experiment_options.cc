@@ -15,7 +15,9 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
   add("--warm-up", options.warm_up, "requests before those that count, a few at a time");
   add("--requests", options.requests, "requests that count")->check(CLI::Range(1, 1 << 24));
   add("--seed", options.workload.seed, "of the arrivals and of what is drawn");
-  add("--rates", options.rates, "shares of what the baseline sustains, by commas")->delimiter(',');
+  add("--rates", options.rates, "shares of what the baseline sustains, by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1e-3, 100.0));
   add("--capacity", options.capacity,
       "requests a second that the baseline sustains; 0: measured first");
   add("--capacity-requests", options.capacity_requests, "sent at once to measure that")
@@ -31,6 +33,8 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
   add("--threads", options.threads, "of each server's model; 0: as many as there are cores")
       ->check(CLI::Range(0, 1024));
   add("--ragcache", options.ragcache, "the program `ragcache`; default: beside this one");
+  add("--profile", options.profile,
+      "prefill times to predict by, as a worker keeps them; default: measured first, for a minute");
   add("--work-dir", options.work_dir,
       "keep documents, measured prefill times and logs here; default: a temporary folder");
   add_workload_options(command, options.workload);

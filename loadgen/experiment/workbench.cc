@@ -127,7 +127,8 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
 }
 
 absl::Status Workbench::prepare() {
-  const std::string profile = folder_ + "/state/prefill_profile.json";
+  const std::string measured = folder_ + "/state/prefill_profile.json";
+  const std::string profile = command_.profile.empty() ? measured : command_.profile;
   {
     RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", {"--host-memory-mib", "0"}));
     RAG_ASSIGN_OR_RETURN(const auto process,

@@ -1,0 +1,133 @@
+"""`ragcache-loadgen compare` and `peers`, with servers that they start themselves."""
+
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+from server import BIN, DEADLINE_S, EMBEDDING_MODEL, MODEL
+
+LOADGEN = BIN.parent / "ragcache-loadgen"
+# Documents as long as answers are short: what is cached must show.
+WORKLOAD = ["--workload", "zipf", "--zipf-documents", "6", "--zipf-min-tokens", "150",
+            "--zipf-max-tokens", "250", "--max-tokens", "2", "--top-k", "2", "--warm-up", "8",
+            "--requests", "10", "--rates", "0.5", "--capacity-requests", "4"]
+
+
+def loadgen(*arguments, code=0):
+    done = subprocess.run([str(part) for part in (LOADGEN, *arguments)], capture_output=True,
+                          text=True, timeout=10 * DEADLINE_S)
+    assert done.returncode == code, f"{done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def experiment(command, *arguments, code=0):
+    return loadgen(command, "--model", MODEL, "--embedding-model", EMBEDDING_MODEL, *WORKLOAD,
+                   *arguments, code=code)
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """A peer that answers any prompt of token ids with one token."""
+
+    protocol_version = "HTTP/1.1"
+    prompts = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.prompts.append(body["prompt"])
+        events = [{"choices": [{"index": 0, "text": "x", "finish_reason": "length"}]},
+                  {"choices": [], "usage": {"prompt_tokens": len(body["prompt"]),
+                                            "completion_tokens": 1}}]
+        data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+        data += b"data: [DONE]\n\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+class Compare(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.json = cls.path / "compare.json"
+        cls.html = cls.path / "compare.html"
+        cls.plots = cls.path / "plots"
+        profile = cls.path / "profile.json"
+        profile.write_text(json.dumps({"cached_tokens": [0, 1000], "new_tokens": [1, 1000],
+                                       "seconds": [0.01, 2, 0.02, 4]}))
+        cls.options = ["--work-dir", cls.path / "work", "--profile", profile]
+        cls.done = experiment("compare", *cls.options, "--json", cls.json, "--report", cls.html,
+                              "--plots", cls.plots, "--device-share", "0.7")
+
+    def test_the_modes_are_compared_under_the_same_load(self):
+        report = json.loads(self.json.read_text())
+        self.assertTrue(report["complete"], report)
+        self.assertEqual(report["workload"], "zipf")
+        runs = {run["mode"]: run for run in report["runs"]}
+        self.assertEqual(sorted(runs), ["gpu-lru", "none", "ragcache"])
+        for run in runs.values():
+            self.assertEqual((run["requests"], run["errors"]), (10, {}))
+            self.assertEqual(run["rate_share"], 0.5)
+            self.assertAlmostEqual(run["rate"], 0.5 * report["capacity_rps"])
+            self.assertGreater(run["predicted"]["ttft_ms"], 0)
+        self.assertEqual((runs["none"]["token_hit_ratio"], runs["none"]["document_hit_ratio"]),
+                         (0, 0))
+        self.assertEqual(runs["none"]["ratio_vs"]["none"], 1)
+        self.assertGreater(runs["ragcache"]["document_hit_ratio"], 0.1)
+        self.assertGreaterEqual(runs["ragcache"]["token_hit_ratio"],
+                                runs["gpu-lru"]["token_hit_ratio"])
+        self.assertGreater(runs["ragcache"]["scheduling_us"]["p50"], 0)
+        self.assertGreater(runs["ragcache"]["ratio_vs"]["none"], 0)
+        self.assertIn("ragcache", report["throughput_at_slo"])
+
+    def test_the_report_is_written_in_all_its_forms(self):
+        self.assertIn("ragcache", self.done.stdout)
+        self.assertIn("<svg", self.html.read_text())
+        self.assertTrue((self.plots / "ttft_zipf.svg").exists())
+        self.assertEqual((self.plots / "ttft_zipf.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_another_server_gets_the_same_prompts_as_token_ids(self):
+        peer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+        threading.Thread(target=peer.serve_forever, daemon=True).start()
+        self.addCleanup(peer.shutdown)
+        report = json.loads(experiment(
+            "peers", *self.options, "--engines", "ragcache,echo", "--url",
+            f"echo=http://127.0.0.1:{peer.server_port}", "--baseline", "ragcache",
+            "--json", "-").stdout)
+        runs = {run["engine"]: run for run in report["runs"]}
+        self.assertEqual({run["requests"] for run in runs.values()}, {10})
+        self.assertEqual([run["errors"] for run in runs.values()], [{}, {}])
+        self.assertLess(runs["ragcache"]["ratio_vs"]["echo"], 1)
+        self.assertGreater(runs["ragcache"]["token_hit_ratio"], 0.1)
+        # Warm-up and counted requests; a prompt is its segments, one after another.
+        self.assertEqual(len(Echo.prompts), 18)
+        self.assertTrue(all(300 < len(prompt) < 700 for prompt in Echo.prompts))
+        first = {tuple(prompt[:20]) for prompt in Echo.prompts}
+        self.assertEqual(len(first), 1, "the system prompt comes first")
+
+    def test_bad_options_are_named(self):
+        for arguments, words in ((["--modes", "none,fast"], '--modes: has "fast"'),
+                                 (["--rates", "0"], "--rates"),
+                                 (["--rounds", "0"], "--rounds")):
+            with self.subTest(arguments=arguments):
+                done = loadgen("compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL,
+                               *WORKLOAD, *arguments, code=2)
+                self.assertIn(words, done.stderr)
+        done = experiment("compare", "--ragcache", "/no/such/program", code=1)
+        self.assertIn("/no/such/program", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
