@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
 #include "common/status.h"
 #include "common/strings.h"
@@ -34,6 +36,18 @@ std::string folder_of_this_program() {
 // A tier for this share of a working set, in whole MiB.
 uint64_t tier_mib(double share, uint64_t tokens, uint64_t bytes_per_token) {
   return static_cast<uint64_t>(share * static_cast<double>(tokens * bytes_per_token)) >> 20;
+}
+
+void replace_value(std::vector<std::string>& command, const std::string& option,
+                   const std::string& value) {
+  *std::next(std::find(command.begin(), command.end(), option)) = value;
+}
+
+absl::StatusOr<std::unique_ptr<ServerProcess>> start(const Contender& server) {
+  RAG_ASSIGN_OR_RETURN(auto process,
+                       ServerProcess::start({.command = server.command, .log = server.log}));
+  RAG_RETURN_IF_ERROR(process->wait_ready(server.url + server.ready_path, kReadyTimeout));
+  return process;
 }
 
 }  // namespace
@@ -127,26 +141,25 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
 }
 
 absl::Status Workbench::prepare() {
-  const std::string measured = folder_ + "/state/prefill_profile.json";
-  const std::string profile = command_.profile.empty() ? measured : command_.profile;
-  {
-    RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", {"--host-memory-mib", "0"}));
-    RAG_ASSIGN_OR_RETURN(const auto process,
-                         ServerProcess::start({.command = server.command, .log = server.log}));
-    RAG_RETURN_IF_ERROR(process->wait_ready(server.url + server.ready_path, kReadyTimeout));
+  const std::vector<std::string> one_tier{"--host-memory-mib", "0"};
+  if (!material_.workload.documents.empty()) {
+    RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", one_tier));
+    RAG_ASSIGN_OR_RETURN(const auto process, start(server));
     RAG_RETURN_IF_ERROR(RagServer(server.url, "").ingest(material_.workload.documents));
   }
-  if (!fs::exists(profile)) {
-    RAG_ASSIGN_OR_RETURN(const Contender server,
-                         ragcache("prepare", {"--host-memory-mib", "0", "--profile-after-s", "0"}));
-    RAG_ASSIGN_OR_RETURN(const auto process,
-                         ServerProcess::start({.command = server.command, .log = server.log}));
-    std::fprintf(stderr, "measuring prefill times, for less than a minute\n");
-    RAG_RETURN_IF_ERROR(process->wait_until([&profile] { return fs::exists(profile); },
-                                            "to measure prefill times", kProfileTimeout));
+  std::string profile = command_.profile;
+  if (profile.empty()) {
+    profile = folder_ + "/state/prefill_profile.json";
+    if (!fs::exists(profile)) {
+      RAG_ASSIGN_OR_RETURN(Contender server, ragcache("prepare", one_tier));
+      replace_value(server.command, "--profile-after-s", "0");
+      RAG_ASSIGN_OR_RETURN(const auto process, start(server));
+      std::fprintf(stderr, "measuring prefill times, for less than a minute\n");
+      RAG_RETURN_IF_ERROR(process->wait_until([&profile] { return fs::exists(profile); },
+                                              "to measure prefill times", kProfileTimeout));
+    }
   }
-  RAG_ASSIGN_OR_RETURN(controller::PrefillCost cost, read_profile(profile));
-  prefill_cost_ = std::move(cost);
+  RAG_ASSIGN_OR_RETURN(prefill_cost_, read_profile(profile));
   return absl::OkStatus();
 }
 
