@@ -92,7 +92,7 @@ class Experiment {
     RAG_ASSIGN_OR_RETURN(LoadResult load, send(contender, counted_, at));
     const Summary round = summarize(load, 0);
     std::fprintf(stderr, "  first token after %.0f ms on average, %.2f of the tokens cached\n",
-                 round.ttft_ms.mean, round.token_hit_ratio);
+                 round.ttft_ms.mean, round.token_hit_ratio());
     run.round_ttft_ms.push_back(round.ttft_ms.mean);
     auto& outcomes = outcomes_[{run.rate_share, run.contender}];
     std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
