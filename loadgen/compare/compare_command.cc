@@ -37,7 +37,7 @@ absl::Status compare(const CompareCommand& command) {
   for (const std::string& name : command.modes) {
     RAG_ASSIGN_OR_RETURN(const Mode mode, make_mode(name, sizes));
     RAG_ASSIGN_OR_RETURN(Contender contender, bench->ragcache(name, mode.flags));
-    RAG_ASSIGN_OR_RETURN(contender.predict_ttft_ms, bench->predictor(mode.cache));
+    RAG_ASSIGN_OR_RETURN(contender.predicted_prefill_seconds, bench->predict(mode.cache));
     contender.learns = mode.cache.reuses;
     contenders.push_back(std::move(contender));
   }

@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <span>
 
 #include "common/status.h"
 #include "common/strings.h"
+#include "loadgen/experiment/prediction.h"
 #include "loadgen/experiment/server_process.h"
 #include "loadgen/report/progress.h"
 
@@ -35,6 +37,7 @@ class Experiment {
       auto& outcomes = outcomes_[{run.rate_share, run.contender}];
       run.summary = summarize(LoadResult{std::move(outcomes), absl::OkStatus()}, 0);
     }
+    if (options_.rounds == 0) return std::move(result_);
     std::erase_if(result_.runs, [](const ExperimentRun& run) { return run.round_ttft_ms.empty(); });
     find_throughput_at_slo();
     return std::move(result_);
@@ -46,6 +49,16 @@ class Experiment {
     if (result_.capacity_rps > 0) return absl::OkStatus();
     const auto baseline = std::find_if(contenders_.begin(), contenders_.end(),
                                        [&](const auto& c) { return c.name == options_.baseline; });
+    if (options_.rounds == 0) {
+      const std::vector<double>& seconds = baseline->predicted_prefill_seconds;
+      if (seconds.empty()) {
+        return absl::InvalidArgumentError(
+            str_cat("--rounds: is 0, but nothing predicts what ", baseline->name, " sustains"));
+      }
+      result_.capacity_rps = static_cast<double>(seconds.size()) /
+                             std::accumulate(seconds.begin(), seconds.end(), 0.0);
+      return absl::OkStatus();
+    }
     std::fprintf(stderr, "what %s sustains: %llu requests at once\n", baseline->name.c_str(),
                  static_cast<unsigned long long>(options_.capacity_requests));
     RAG_ASSIGN_OR_RETURN(const auto server, start(*baseline));
@@ -65,7 +78,9 @@ class Experiment {
       const size_t first = result_.runs.size();
       for (const Contender& contender : contenders_) {
         ExperimentRun run{.contender = contender.name, .rate = rate, .rate_share = share};
-        if (contender.predict_ttft_ms) run.predicted_ttft_ms = contender.predict_ttft_ms(at);
+        if (!contender.predicted_prefill_seconds.empty()) {
+          run.predicted_ttft_ms = queued_ttft_ms(at, contender.predicted_prefill_seconds);
+        }
         result_.runs.push_back(std::move(run));
       }
       for (uint32_t round = 0; round < options_.rounds; ++round) {
@@ -189,7 +204,7 @@ std::optional<double> ExperimentResult::ratio_vs(const ExperimentRun& run,
                                                  const std::string& other) const {
   for (const ExperimentRun& each : runs) {
     if (each.contender != other || each.rate_share != run.rate_share) continue;
-    if (run.summary.ttft_ms.mean <= 0) return std::nullopt;
+    if (run.summary.ttft_ms.mean <= 0 || each.summary.ttft_ms.mean <= 0) return std::nullopt;
     return each.summary.ttft_ms.mean / run.summary.ttft_ms.mean;
   }
   return std::nullopt;

@@ -28,8 +28,8 @@ struct Contender {
   EndpointOptions endpoint;
   // Whether what it served before makes it faster. If not, it is not warmed up.
   bool learns = true;
-  // Mean time to first token that a model of it predicts, of the requests sent at these times.
-  std::function<double(const std::vector<Duration>& at)> predict_ttft_ms;
+  // Of each counted request, as a model of it has them; empty: there is none.
+  std::vector<double> predicted_prefill_seconds;
 };
 
 struct ExperimentOptions {
@@ -39,7 +39,7 @@ struct ExperimentOptions {
   std::string baseline;                            // a contender's name
   double capacity_rps = 0;                         // of the baseline; 0: it is measured
   uint64_t capacity_requests = 24;                 // sent at once to measure it
-  uint32_t rounds = 1;
+  uint32_t rounds = 1;                             // 0: nothing is run, only predicted
   // When the counted requests are sent, at that many a second.
   std::function<absl::StatusOr<std::vector<Duration>>(double rate)> arrivals;
   // Its objective is this many times the baseline's mean time to first token at the lowest rate,

@@ -22,8 +22,9 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
       "requests a second that the baseline sustains; 0: measured first");
   add("--capacity-requests", options.capacity_requests, "sent at once to measure that")
       ->check(CLI::Range(1, 1 << 20));
-  add("--rounds", options.rounds, "times that all of it is run, by turns")
-      ->check(CLI::Range(1, 100));
+  add("--rounds", options.rounds,
+      "times that all of it is run, by turns; 0: only what is predicted, without running it")
+      ->check(CLI::Range(0, 100));
   add("--device-share", options.device_share, "device tier, as a share of the run's working set")
       ->check(CLI::Range(1e-6, 10.0));
   add("--host-share", options.host_share, "host tier, likewise")->check(CLI::Range(0.0, 10.0));

@@ -1,6 +1,7 @@
 #include "loadgen/experiment/experiment_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -66,7 +67,26 @@ std::string spread(const ExperimentRun& run) {
   return text;
 }
 
+bool was_run(const ExperimentRun& run) { return !run.round_ttft_ms.empty(); }
+
+Table prediction_table(const ExperimentReport& report, const ExperimentResult& result) {
+  Table table{{report.kind, "share", "req/s", "predicted TTFT ms"}, {}};
+  for (const std::string& other : report.ratios) table.header.push_back("× " + other);
+  for (const ExperimentRun& run : result.runs) {
+    std::vector<std::string> row{run.contender, fixed(run.rate_share, 2), fixed(run.rate, 3),
+                                 cell(run.predicted_ttft_ms, 0)};
+    for (const std::string& other : report.ratios) {
+      row.push_back(cell(predicted_ratio(result, run, other), 2));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
+  if (std::none_of(result.runs.begin(), result.runs.end(), was_run)) {
+    return prediction_table(report, result);
+  }
   Table table{{report.kind, "share", "req/s", "TTFT ms", "p50", "p90", "p99", "TPOT ms",
                "hit tokens", "hit docs", "ceiling"},
               {}};
@@ -117,7 +137,9 @@ Chart chart_of(const ExperimentReport& report, const ExperimentResult& result) {
     auto line = std::find_if(chart.lines.begin(), chart.lines.end(),
                              [&run](const ChartLine& each) { return each.label == run.contender; });
     if (line == chart.lines.end()) line = chart.lines.insert(line, ChartLine{run.contender, {}});
-    line->points.emplace_back(run.rate_share, run.summary.ttft_ms.mean);
+    const double ttft_ms =
+        was_run(run) ? run.summary.ttft_ms.mean : run.predicted_ttft_ms.value_or(NAN);
+    line->points.emplace_back(run.rate_share, ttft_ms);
   }
   for (ChartLine& line : chart.lines) std::sort(line.points.begin(), line.points.end());
   return chart;

@@ -112,6 +112,26 @@ TEST_F(ExperimentTest, MeasuresWhatTheBaselineSustains) {
   EXPECT_EQ(result->runs[0].rate, 0.5 * result->capacity_rps);
 }
 
+TEST_F(ExperimentTest, OnlyPredictsWithoutRounds) {
+  std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  contenders[0].predicted_prefill_seconds = {0.2, 0.2};
+  contenders[1].predicted_prefill_seconds = {0.1, 0.1};
+  ExperimentOptions none = options(0, 2);
+  none.capacity_rps = 0;
+  none.rounds = 0;
+  const auto result = run_experiment(contenders, requests(2), none);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_DOUBLE_EQ(result->capacity_rps, 5);
+  ASSERT_EQ(result->runs.size(), 4u);
+  // At the whole capacity the second request comes as the first one ends.
+  EXPECT_DOUBLE_EQ(*result->runs[2].predicted_ttft_ms, 200);
+  EXPECT_DOUBLE_EQ(*result->runs[3].predicted_ttft_ms, 100);
+  EXPECT_FALSE(result->ratio_vs(result->runs[3], "slow").has_value());
+  EXPECT_TRUE(slow_.requests().empty());
+  contenders[0].predicted_prefill_seconds.clear();
+  EXPECT_FALSE(run_experiment(contenders, requests(2), none).ok());
+}
+
 TEST_F(ExperimentTest, KeepsWhatItHasWhenOneFails) {
   const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
   quick_.set_stream({.end = FakeStream::End::kStatus});

@@ -163,14 +163,11 @@ absl::Status Workbench::prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::function<double(const std::vector<Duration>&)>> Workbench::predictor(
-    const CacheModel& cache) const {
+absl::StatusOr<std::vector<double>> Workbench::predict(const CacheModel& cache) const {
   RAG_ASSIGN_OR_RETURN(std::vector<double> seconds,
                        prefill_seconds(material_, cache, *prefill_cost_));
   seconds.erase(seconds.begin(), seconds.begin() + static_cast<ptrdiff_t>(command_.warm_up));
-  return [seconds = std::move(seconds)](const std::vector<Duration>& at) {
-    return queued_ttft_ms(at, seconds);
-  };
+  return seconds;
 }
 
 ExperimentOptions Workbench::experiment(const std::string& baseline) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,10 +43,8 @@ class Workbench {
   // A file for a server's output.
   std::string log_of(const std::string& name) const { return folder_ + "/" + name + ".log"; }
 
-  // Mean time to first token of the counted requests that come at these times, if the cache were
-  // this one.
-  absl::StatusOr<std::function<double(const std::vector<Duration>& at)>> predictor(
-      const CacheModel& cache) const;
+  // Prefill times of the counted requests if the cache were this one.
+  absl::StatusOr<std::vector<double>> predict(const CacheModel& cache) const;
 
   ExperimentOptions experiment(const std::string& baseline) const;
   // Title, facts and files of the report.

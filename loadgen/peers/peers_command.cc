@@ -70,7 +70,7 @@ class Engines {
                                                 .host_mib = bench_.host_mib(),
                                                 .tokens_per_mib = bench_.tokens_per_mib()}));
     RAG_ASSIGN_OR_RETURN(Contender contender, bench_.ragcache("ragcache", mode.flags));
-    RAG_ASSIGN_OR_RETURN(contender.predict_ttft_ms, bench_.predictor(mode.cache));
+    RAG_ASSIGN_OR_RETURN(contender.predicted_prefill_seconds, bench_.predict(mode.cache));
     return contender;
   }
 

@@ -120,7 +120,7 @@ class Compare(unittest.TestCase):
     def test_bad_options_are_named(self):
         for arguments, words in ((["--modes", "none,fast"], '--modes: has "fast"'),
                                  (["--rates", "0"], "--rates"),
-                                 (["--rounds", "0"], "--rounds")):
+                                 (["--rounds", "-1"], "--rounds")):
             with self.subTest(arguments=arguments):
                 done = loadgen("compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL,
                                *WORKLOAD, *arguments, code=2)
