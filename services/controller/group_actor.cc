@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/log/log.h"
+#include "services/controller/schedule/load_or_compute.h"
 
 namespace ragcache::controller {
 namespace {
@@ -142,10 +143,12 @@ bool GroupActor::worth_loading(const PromptPlan& plan, const KnowledgeTree::Matc
   const uint32_t host = tokens_of(chain.subspan(match.device, match.host));
   const uint32_t rest = tokens_of(chain.subspan(match.cached())) + tail_tokens;
   const uint64_t blocks = blocks_of(chain.subspan(match.device, match.host));
-  const double load_seconds = static_cast<double>(blocks * info_.block_bytes()) /
-                              static_cast<double>(info_.load_bytes_per_second());
-  return load_seconds <
-         prefill_cost_->seconds(device, host + rest) - prefill_cost_->seconds(device + host, rest);
+  return controller::worth_loading({.device_tokens = device,
+                                    .host_tokens = host,
+                                    .new_tokens = rest,
+                                    .bytes = blocks * info_.block_bytes()},
+                                   static_cast<double>(info_.load_bytes_per_second()),
+                                   *prefill_cost_);
 }
 
 worker::v1::ExecuteRequest GroupActor::generate_command(const Request& request, size_t on_device,
