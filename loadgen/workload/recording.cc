@@ -20,6 +20,17 @@ uint64_t tokens_of(const std::vector<RecordedPart>& parts) {
   return tokens;
 }
 
+std::string question_of(const std::vector<RecordedPart>& parts, const std::string& workload,
+                        const SubstituteText& substitutes) {
+  std::string question;
+  for (const RecordedPart& part : parts) {
+    if (part.tokens == 0) continue;
+    if (!question.empty()) question += ' ';
+    question += substitutes.text(str_cat(workload, "/", part.id), part.tokens);
+  }
+  return question;
+}
+
 }  // namespace
 
 absl::StatusOr<Workload> substitute(std::vector<RecordedRequest> recorded,
@@ -64,11 +75,7 @@ absl::StatusOr<Workload> substitute(std::vector<RecordedRequest> recorded,
           options.data, ": the first ", workload.requests.size(), " requests have more than ",
           kSubstitutedTokensMax, " tokens of text: take fewer, or shorter ones"));
     }
-    for (const RecordedPart& part : request.question) {
-      if (part.tokens == 0) continue;
-      if (!made.question.empty()) made.question += ' ';
-      made.question += substitutes.text(str_cat(options.name, "/", part.id), part.tokens);
-    }
+    made.question = question_of(request.question, options.name, substitutes);
   }
   return workload;
 }

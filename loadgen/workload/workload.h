@@ -21,13 +21,14 @@ struct WorkloadRequest {
   std::vector<std::string> answers;  // each of them right; none: not known
   std::string session;               // of which it is a turn; empty: of none
   uint32_t max_tokens = 1;
-  double recorded_s = 0;  // after the first request of the recording
+  double recorded_s = 0;  // after the first request
 };
 
 // What is asked, of which documents. Requests stand in the order in which they are sent.
 struct Workload {
   std::string name;
-  std::vector<CorpusDocument> documents;  // to be ingested where retrieval finds them
+  std::vector<CorpusDocument>
+      documents;  // to be ingested where the server is told ids or finds them
   std::vector<WorkloadRequest> requests;
   bool retrieval = false;    // requests name no documents: retrieval is to find them
   bool has_times = false;    // recorded_s is of the recording
