@@ -358,7 +358,9 @@ class Simulation {
     EXPECT_EQ(client.seen->usage.reason(), client.seen->choices[0].reason);
     EXPECT_EQ(client.seen->usage.prompt_tokens(), prompt.size());
     EXPECT_LT(client.seen->usage.cached_tokens(), prompt.size());
-    if (!dependencies_->config.prefix_cache) EXPECT_EQ(client.seen->usage.cached_tokens(), 0u);
+    if (!dependencies_->config.prefix_cache) {
+      EXPECT_EQ(client.seen->usage.cached_tokens(), 0u);
+    }
     if (client.seen->usage.cached_tokens() == 0) {
       EXPECT_EQ(client.seen->usage.cached_documents(), 0u);
     }
