@@ -57,8 +57,8 @@ class ExperimentTest : public testing::Test {
     return numbers;
   }
 
-  FakeOpenAi slow_{FakeStream{.first_token = milliseconds(100), .tokens = 1}};
-  FakeOpenAi quick_{FakeStream{.first_token = milliseconds(5), .tokens = 1}};
+  FakeOpenAi slow_{FakeStream{.tokens = 1, .first_token = milliseconds(100)}};
+  FakeOpenAi quick_{FakeStream{.tokens = 1, .first_token = milliseconds(5)}};
 };
 
 TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {

@@ -133,7 +133,7 @@ Table figure_table(const RunReport& report) {
   };
   add("requests", str_cat(summary.requests));
   add("answered", str_cat(summary.answered));
-  for (const auto& [kind, count] : summary.errors) add("failed: " + kind, str_cat(count));
+  for (const auto& [kind, count] : summary.errors) add(str_cat("failed: ", kind), str_cat(count));
   add("throughput, requests/s", fixed(summary.throughput_rps, 3));
   add("output, tokens/s", fixed(summary.output_tokens_per_s, 1));
   add("token hit ratio", fixed(summary.token_hit_ratio(), 3));
@@ -171,7 +171,7 @@ std::string description(const RunReport& report) {
 }
 
 std::string early_end(const Summary& summary) {
-  return summary.complete ? "" : "ended early, this is a part: " + summary.stopped_because;
+  return summary.complete ? "" : str_cat("ended early, this is a part: ", summary.stopped_because);
 }
 
 }  // namespace
@@ -219,14 +219,14 @@ Json to_json(const RunReport& report) {
 std::string to_text(const RunReport& report) {
   std::string text = description(report) + "\n" + to_text(environment());
   if (!report.summary.complete) text += early_end(report.summary) + "\n";
-  text +=
-      "\n" + text_table(latency_table(report.summary)) + "\n" + text_table(figure_table(report));
-  if (report.skew) text += "\n" + text_table(skew_table(*report.skew));
+  text += str_cat("\n", text_table(latency_table(report.summary)), "\n",
+                  text_table(figure_table(report)));
+  if (report.skew) text += str_cat("\n", text_table(skew_table(*report.skew)));
   return text;
 }
 
 std::string to_html(const RunReport& report) {
-  HtmlPage page("ragcache-loadgen run: " + report.workload);
+  HtmlPage page(str_cat("ragcache-loadgen run: ", report.workload));
   page.paragraph(description(report));
   if (!report.summary.complete) page.paragraph(early_end(report.summary));
   page.heading("Latency");
