@@ -194,12 +194,14 @@ TEST_F(WorkloadTest, AsksMmluAndNqInTheSeedsOrder) {
   EXPECT_EQ(mmlu.documents.size(), 1u);
   ASSERT_EQ(mmlu.requests.size(), 5u);
   EXPECT_EQ(mmlu.requests[0].max_tokens, 1u);
-  EXPECT_EQ(mmlu.requests[0].question, read_workload(options)->requests[0].question);
+  const auto all = [](const Workload& workload) {
+    std::string questions;
+    for (const WorkloadRequest& request : workload.requests) questions += request.question;
+    return questions;
+  };
+  EXPECT_EQ(all(mmlu), all(*read_workload(options)));
   options.seed = 2;
-  std::string first, second;
-  for (const auto& request : mmlu.requests) first += request.question;
-  for (const auto& request : read_workload(options)->requests) second += request.question;
-  EXPECT_NE(first, second);
+  EXPECT_NE(all(mmlu), all(*read_workload(options)));
 
   options.name = "nq";
   options.data = write("q.jsonl", jsonl);
