@@ -13,7 +13,8 @@ std::vector<Request> requests_of(const Material& material, uint32_t top_k) {
   std::vector<Request> requests;
   for (const WorkloadRequest& asked : material.workload.requests) {
     ChatPrompt prompt{.text = asked.question};
-    if (!material.workload.documents.empty()) prompt.retrieval.emplace().top_k = top_k;
+    if (material.workload.retrieval) prompt.retrieval.emplace().top_k = top_k;
+    if (!asked.documents.empty()) prompt.retrieval.emplace();
     for (const uint32_t place : asked.documents) {
       prompt.retrieval->documents.push_back(material.workload.documents[place].id);
     }

@@ -15,21 +15,20 @@ namespace {
 absl::Status find_documents(Material& material, uint32_t top_k,
                             const std::string& embedding_model) {
   const Workload& workload = material.workload;
-  std::vector<std::string> questions;
-  std::vector<size_t> asked;
-  material.documents.resize(workload.requests.size());
-  for (size_t i = 0; i < workload.requests.size(); ++i) {
-    const WorkloadRequest& request = workload.requests[i];
-    material.documents[i] = request.documents;
-    if (!request.documents.empty()) continue;
-    asked.push_back(i);
-    questions.push_back(request.question);
+  if (!workload.retrieval) {
+    for (const WorkloadRequest& request : workload.requests) {
+      material.documents.push_back(request.documents);
+    }
+    return absl::OkStatus();
   }
-  if (asked.empty() || workload.documents.empty()) return absl::OkStatus();
+  if (workload.documents.empty()) {
+    return absl::InvalidArgumentError("--corpus: is missing, must name documents to be found");
+  }
+  std::vector<std::string> questions;
+  for (const WorkloadRequest& request : workload.requests) questions.push_back(request.question);
   RAG_ASSIGN_OR_RETURN(const auto retriever,
                        Retriever::create(embedding_model, workload.documents));
-  RAG_ASSIGN_OR_RETURN(auto found, retriever->find(questions, top_k));
-  for (size_t i = 0; i < asked.size(); ++i) material.documents[asked[i]] = std::move(found[i]);
+  RAG_ASSIGN_OR_RETURN(material.documents, retriever->find(questions, top_k));
   return absl::OkStatus();
 }
 

@@ -24,7 +24,7 @@ struct Material {
   uint64_t kv_bytes_per_token = 0;  // in halves
 };
 
-// Has the documents of requests that name none found by exact search, with the encoder in
+// Where retrieval is to find the documents, it does so by exact search, with the encoder in
 // `embedding_model`. `model` is the language model, `system_prompt` what stands before the
 // documents.
 absl::StatusOr<Material> prepare_material(Workload workload, uint32_t top_k,
