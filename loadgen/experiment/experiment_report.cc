@@ -122,7 +122,9 @@ Table facts_table(const ExperimentReport& report, const ExperimentResult& result
   Table table{{"", ""}, {}};
   for (const auto& [name, value] : report.facts) table.rows.push_back({name, value});
   table.rows.push_back({"capacity of the baseline, req/s", fixed(result.capacity_rps, 3)});
-  table.rows.push_back({"objective, mean TTFT ms", fixed(result.slo_ttft_ms, 0)});
+  if (result.slo_ttft_ms > 0) {
+    table.rows.push_back({"objective, mean TTFT ms", fixed(result.slo_ttft_ms, 0)});
+  }
   for (const auto& [name, rate] : result.throughput_at_slo) {
     table.rows.push_back({"throughput within it, req/s: " + name, fixed(rate, 3)});
   }
