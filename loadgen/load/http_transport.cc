@@ -150,17 +150,16 @@ class HttpTransport final : public Transport {
 
     // A connection that was kept may have been closed by the server just now. A request that met
     // that has not been read by anybody and is sent again, on a new one.
-    bool again = !idle_.empty();
-    if (again) {
+    bool answered = false;
+    if (!idle_.empty()) {
       flight.connection = std::move(idle_.back());
       idle_.pop_back();
-      const bool answered = co_await ask(flight, message);
-      again = !answered;
+      answered = co_await ask(flight, message);
     }
-    if (flight.connection == nullptr || again) {
+    if (!answered) {
       outcome.error = co_await connect(flight);
       if (outcome.error.empty()) {
-        const bool answered = co_await ask(flight, message);
+        answered = co_await ask(flight, message);
         if (!answered) outcome.error = closed_error();
       }
     }
