@@ -37,8 +37,14 @@ OptionFlags::OptionFlags(CLI::App& command, OptionTable& table)
         row.default_text.empty() ? "" : absl::StrCat(" (default ", row.default_text, ")"));
     auto set = [this, name = row.name](const std::string& value) { flags_[name] = value; };
     if (row.is_flag) {
-      command.add_flag_function(
-          absl::StrCat(row.flag(), "{true}"), [set](int64_t) { set("true"); }, text);
+      // Alone it means true.
+      command
+          .add_option_function<std::string>(
+              row.flag(), [set](const std::string& value) { set(value.empty() ? "true" : value); },
+              text)
+          ->expected(0, 1)
+          ->take_last()
+          ->option_text("[true|false]");
     } else {
       command.add_option_function<std::string>(row.flag(), set, text)->take_last();
     }

@@ -111,7 +111,10 @@ class Experiment {
     run.round_ttft_ms.push_back(round.ttft_ms.mean);
     auto& outcomes = outcomes_[{run.rate_share, run.contender}];
     std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
-    return load.status;
+    RAG_RETURN_IF_ERROR(load.status);
+    if (round.answered > 0) return absl::OkStatus();
+    return absl::UnavailableError(
+        str_cat("no request was answered, the first because of ", round.first_error));
   }
 
   absl::StatusOr<std::unique_ptr<ServerProcess>> start(const Contender& contender) const {

@@ -144,6 +144,14 @@ TEST_F(ExperimentTest, KeepsWhatItHasWhenOneFails) {
   EXPECT_EQ(result->runs[0].summary.answered, 4u);
 }
 
+TEST_F(ExperimentTest, EndsWithTheReasonWhenOneAnswersNothing) {
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  slow_.set_stream({.end = FakeStream::End::kStatus});
+  const auto result = run_experiment(contenders, requests(2), options(0, 2));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(std::string(result->status.message()), HasSubstr("no model"));
+}
+
 TEST_F(ExperimentTest, SaysWhatCannotBe) {
   const std::vector<Contender> contenders{contender("slow", slow_)};
   const auto message = [&](const ExperimentOptions& options) {

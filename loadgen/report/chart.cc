@@ -65,7 +65,7 @@ std::vector<double> linear_ticks(double begin, double end) {
   const double distance = tick_distance(end - begin);
   const double tolerance = 1e-9 * distance;
   for (double i = std::ceil((begin - tolerance) / distance); i * distance <= end + tolerance; ++i) {
-    ticks.push_back(i * distance);
+    ticks.push_back(i * distance + 0.0);  // no -0
   }
   return ticks;
 }

@@ -67,9 +67,10 @@ class Compare(unittest.TestCase):
         profile = cls.path / "profile.json"
         profile.write_text(json.dumps({"cached_tokens": [0, 1000], "new_tokens": [1, 1000],
                                        "seconds": [0.01, 2, 0.02, 4]}))
-        cls.options = ["--work-dir", cls.path / "work", "--profile", profile]
+        cls.options = ["--work-dir", cls.path / "work", "--profile", profile, "--device-share",
+                       "0.7"]
         cls.done = experiment("compare", *cls.options, "--json", cls.json, "--report", cls.html,
-                              "--plots", cls.plots, "--device-share", "0.7")
+                              "--plots", cls.plots)
 
     def test_the_modes_are_compared_under_the_same_load(self):
         report = json.loads(self.json.read_text())
@@ -101,6 +102,7 @@ class Compare(unittest.TestCase):
     def test_another_server_gets_the_same_prompts_as_token_ids(self):
         peer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
         threading.Thread(target=peer.serve_forever, daemon=True).start()
+        self.addCleanup(peer.server_close)
         self.addCleanup(peer.shutdown)
         report = json.loads(experiment(
             "peers", *self.options, "--engines", "ragcache,echo", "--url",
@@ -127,6 +129,10 @@ class Compare(unittest.TestCase):
                 self.assertIn(words, done.stderr)
         done = experiment("compare", "--ragcache", "/no/such/program", code=1)
         self.assertIn("/no/such/program", done.stderr)
+        # Tiers that cannot hold one prompt.
+        done = experiment("compare", *self.options[:4], "--device-share", "0.05", "--modes",
+                          "ragcache", code=1)
+        self.assertIn("blocks of KV memory", done.stderr)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class RandomController {
     }
     const std::vector<uint32_t> tail = random_tokens(random_, 1 + random_() % 20);
     Generate command = harness_.make(absl::StrCat("g", sent_.size()), chain, tail,
-                                     1 + random_() % 30, 1 + random_() % 8);
+                                     1 + random_() % 20, 1 + random_() % 8);
     if (random_() % 3 == 0) {
       command.sampling = {.temperature = 0.7f,
                           .top_p = 0.95f,
