@@ -18,6 +18,9 @@ namespace ragcache::loadgen {
 namespace {
 
 absl::StatusOr<Workload> read(const RunCommand& command) {
+  if (command.requests == 0 && command.workload.name == "zipf") {
+    return absl::InvalidArgumentError("--requests: is 0, must be at least 1 for zipf");
+  }
   WorkloadOptions options = command.workload;
   options.seed = command.seed;
   options.zipf.top_k = command.top_k;
