@@ -36,6 +36,10 @@ class Experiment {
     for (ExperimentRun& run : result_.runs) {
       auto& outcomes = outcomes_[{run.rate_share, run.contender}];
       run.summary = summarize(LoadResult{std::move(outcomes), absl::OkStatus()}, 0);
+      // Rounds begin at the same time, as it were; rates are those of one.
+      const auto rounds = static_cast<double>(std::max<size_t>(1, run.round_ttft_ms.size()));
+      run.summary.throughput_rps /= rounds;
+      run.summary.output_tokens_per_s /= rounds;
     }
     if (options_.rounds == 0) return std::move(result_);
     std::erase_if(result_.runs, [](const ExperimentRun& run) { return run.round_ttft_ms.empty(); });

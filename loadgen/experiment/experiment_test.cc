@@ -74,6 +74,8 @@ TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {
     EXPECT_EQ(run.summary.requests, 4u);
     EXPECT_EQ(run.summary.answered, 4u);
     EXPECT_EQ(run.round_ttft_ms.size(), 2u);
+    // Two requests, the second after 2 or 1 ms, of which even the quick one takes 5.
+    EXPECT_LT(run.summary.throughput_rps, 2 / 0.006);
   }
   EXPECT_EQ(asked(slow_).size(), 4 * 5u);
   // One that learns nothing is only started up.
