@@ -33,7 +33,8 @@ absl::Status compare(const CompareCommand& command) {
 
   const TierSizes sizes{.device_mib = bench->device_mib(),
                         .host_mib = bench->host_mib(),
-                        .tokens_per_mib = bench->tokens_per_mib()};
+                        .device_tokens = bench->tokens_in(bench->device_mib()),
+                        .host_tokens = bench->tokens_in(bench->host_mib())};
   std::vector<Contender> contenders;
   for (const std::string& name : command.modes) {
     RAG_ASSIGN_OR_RETURN(const Mode mode, make_mode(name, sizes));
@@ -49,6 +50,7 @@ absl::Status compare(const CompareCommand& command) {
   ExperimentReport report =
       bench->report(str_cat("RAGCache's modes on ", bench->material().workload.name));
   report.ratios = {"none", "gpu-lru"};
+  if (result.status.ok()) bench->done();
   return write_experiment(report, result);
 }
 

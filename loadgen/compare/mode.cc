@@ -43,8 +43,8 @@ absl::StatusOr<Mode> make_mode(const std::string& name, const TierSizes& sizes) 
     flag("--cache-policy", mode.cache.policy);
     flag("--cache-history", mode.cache.history ? "true" : "false");
   }
-  mode.cache.device_tokens = sizes.device_mib * sizes.tokens_per_mib;
-  mode.cache.host_tokens = host ? sizes.host_mib * sizes.tokens_per_mib : 0;
+  mode.cache.device_tokens = sizes.device_tokens;
+  mode.cache.host_tokens = host ? sizes.host_tokens : 0;
   return mode;
 }
 

@@ -20,7 +20,8 @@ struct Mode {
 struct TierSizes {
   uint64_t device_mib = 0;
   uint64_t host_mib = 0;
-  uint64_t tokens_per_mib = 0;  // of KV
+  uint64_t device_tokens = 0;  // whose KV that is
+  uint64_t host_tokens = 0;
 };
 
 // none: no reuse across requests, as the paper's vLLM. gpu-lru: prefixes on the device alone, by

@@ -8,7 +8,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr TierSizes kSizes{.device_mib = 100, .host_mib = 400, .tokens_per_mib = 45};
+constexpr TierSizes kSizes{
+    .device_mib = 100, .host_mib = 400, .device_tokens = 4500, .host_tokens = 18000};
 
 // The option's value, or nothing.
 std::string value_of(const Mode& mode, const std::string& option) {

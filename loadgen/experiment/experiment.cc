@@ -1,6 +1,7 @@
 #include "loadgen/experiment/experiment.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -20,6 +21,16 @@ namespace {
 constexpr Duration kStartTimeout = std::chrono::minutes(10);
 // Of the warm-up: enough to keep a server busy, few enough that none looks far ahead.
 constexpr size_t kWarmUpAtOnce = 4;
+// For a server that learns nothing: its memory is touched, its code has run.
+constexpr size_t kWarmUpUnlearning = 8;
+
+absl::Status first_error(const LoadResult& load) {
+  RAG_RETURN_IF_ERROR(load.status);
+  for (const Outcome& outcome : load.outcomes) {
+    if (!outcome.error.empty()) return absl::UnavailableError(outcome.error);
+  }
+  return absl::OkStatus();
+}
 
 class Experiment {
  public:
@@ -33,6 +44,7 @@ class Experiment {
   absl::StatusOr<ExperimentResult> run() {
     RAG_RETURN_IF_ERROR(measure_capacity());
     result_.status = run_rates();
+    if (result_.status.ok()) result_.status = failures_;
     for (ExperimentRun& run : result_.runs) {
       auto& outcomes = outcomes_[{run.rate_share, run.contender}];
       run.summary = summarize(LoadResult{std::move(outcomes), absl::OkStatus()}, 0);
@@ -66,9 +78,10 @@ class Experiment {
     std::fprintf(stderr, "what %s sustains: %llu requests at once\n", baseline->name.c_str(),
                  static_cast<unsigned long long>(options_.capacity_requests));
     RAG_ASSIGN_OR_RETURN(const auto server, start(*baseline));
+    RAG_RETURN_IF_ERROR(warm_up(*baseline));
     const auto some = counted_.first(std::min<size_t>(options_.capacity_requests, counted_.size()));
     RAG_ASSIGN_OR_RETURN(const LoadResult load, send(*baseline, some, {}));
-    RAG_RETURN_IF_ERROR(load.status);
+    RAG_RETURN_IF_ERROR(first_error(load));
     Duration last{};
     for (const Outcome& outcome : load.outcomes) last = std::max(last, outcome.end);
     result_.capacity_rps = static_cast<double>(some.size()) / to_seconds(last);
@@ -76,7 +89,9 @@ class Experiment {
   }
 
   absl::Status run_rates() {
-    for (const double share : options_.rate_shares) {
+    std::vector<double> shares = options_.rate_shares;
+    std::sort(shares.begin(), shares.end());
+    for (const double share : shares) {
       const double rate = share * result_.capacity_rps;
       RAG_ASSIGN_OR_RETURN(const std::vector<Duration> at, options_.arrivals(rate));
       const size_t first = result_.runs.size();
@@ -106,6 +121,7 @@ class Experiment {
 
   absl::Status run_one(const Contender& contender, const std::vector<Duration>& at,
                        ExperimentRun& run) {
+    RAG_RETURN_IF_ERROR(check_interrupted());
     RAG_ASSIGN_OR_RETURN(const auto server, start(contender));
     RAG_RETURN_IF_ERROR(warm_up(contender));
     RAG_ASSIGN_OR_RETURN(LoadResult load, send(contender, counted_, at));
@@ -116,30 +132,40 @@ class Experiment {
     auto& outcomes = outcomes_[{run.rate_share, run.contender}];
     std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
     RAG_RETURN_IF_ERROR(load.status);
-    if (round.answered > 0) return absl::OkStatus();
-    return absl::UnavailableError(
-        str_cat("no request was answered, the first because of ", round.first_error));
+    if (round.answered == round.requests) return absl::OkStatus();
+    const absl::Status failed = absl::UnavailableError(
+        str_cat(round.requests - round.answered, " of ", round.requests,
+                " requests were not answered, the first because of ", round.first_error));
+    if (round.answered == 0) return failed;
+    failures_.Update(absl::UnavailableError(str_cat(contender.name, ": ", failed.message())));
+    return absl::OkStatus();
+  }
+
+  absl::Status check_interrupted() const {
+    return options_.interrupted ? options_.interrupted() : absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<ServerProcess>> start(const Contender& contender) const {
     if (contender.command.empty()) return nullptr;
-    for (const std::string& file : contender.remove_first) std::filesystem::remove(file);
+    std::error_code ignored;  // it need not be there
+    for (const std::string& file : contender.remove_first) std::filesystem::remove(file, ignored);
     RAG_ASSIGN_OR_RETURN(auto server, ServerProcess::start({.command = contender.command,
                                                             .environment = contender.environment,
-                                                            .log = contender.log}));
+                                                            .log = contender.log,
+                                                            .interrupted = options_.interrupted}));
     RAG_RETURN_IF_ERROR(server->wait_ready(contender.url + contender.ready_path, kStartTimeout));
     return server;
   }
 
   absl::Status warm_up(const Contender& contender) const {
-    // One request at least: a server's first one is not like the others.
     const auto requests =
-        contender.learns ? warm_up_ : warm_up_.first(std::min<size_t>(1, warm_up_.size()));
+        contender.learns ? warm_up_ : warm_up_.first(std::min(kWarmUpUnlearning, warm_up_.size()));
     Progress progress("warm-up", requests.size());
     for (size_t done = 0; done < requests.size(); done += kWarmUpAtOnce) {
       const auto batch = requests.subspan(done, std::min(kWarmUpAtOnce, requests.size() - done));
+      RAG_RETURN_IF_ERROR(check_interrupted());
       RAG_ASSIGN_OR_RETURN(const LoadResult load, send(contender, batch, {}));
-      RAG_RETURN_IF_ERROR(load.status);
+      RAG_RETURN_IF_ERROR(first_error(load));
       progress.show(done + batch.size());
     }
     return absl::OkStatus();
@@ -171,15 +197,18 @@ class Experiment {
       std::vector<std::pair<double, double>> points;  // rate, mean time to first token
       for (const ExperimentRun& run : result_.runs) {
         if (run.contender != contender.name) continue;
-        points.emplace_back(run.rate, run.summary.ttft_ms.mean);
+        const bool whole = run.summary.answered == run.summary.requests;
+        points.emplace_back(run.rate, whole ? run.summary.ttft_ms.mean : HUGE_VAL);
       }
       if (points.empty()) continue;
-      result_.throughput_at_slo[contender.name] = highest_rate_within(result_.slo_ttft_ms, points);
+      const double rps = highest_rate_within(result_.slo_ttft_ms, points);
+      result_.throughput_at_slo[contender.name] = {rps, rps == points.back().first};
     }
   }
 
-  static double highest_rate_within(double bound, std::vector<std::pair<double, double>> points) {
-    std::sort(points.begin(), points.end());
+  // Points by rate.
+  static double highest_rate_within(double bound,
+                                    const std::vector<std::pair<double, double>>& points) {
     double highest = 0;
     for (size_t i = 0; i < points.size(); ++i) {
       const auto [rate, value] = points[i];
@@ -202,6 +231,7 @@ class Experiment {
   const std::span<const Request> counted_;
   const ExperimentOptions& options_;
   ExperimentResult result_;
+  absl::Status failures_;  // the first of requests that were not answered
   std::map<std::pair<double, std::string>, std::vector<Outcome>> outcomes_;
 };
 
@@ -229,6 +259,13 @@ absl::StatusOr<ExperimentResult> run_experiment(const std::vector<Contender>& co
                    [&](const Contender& each) { return each.name == options.baseline; })) {
     return absl::InvalidArgumentError(
         str_cat("--baseline: ", options.baseline, " is none of those compared"));
+  }
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (contenders[i].name != contenders[j].name) continue;
+      return absl::InvalidArgumentError(
+          str_cat("--modes or --engines: has ", contenders[i].name, " twice"));
+    }
   }
   for (const double share : options.rate_shares) {
     if (share > 0 && share <= 100) continue;

@@ -46,6 +46,8 @@ struct ExperimentOptions {
   // as RAGCache §7.1 and vLLM's paper have it.
   double slo_factor = 5;
   LoadOptions load;
+  // Not OK once it is to end, with what it has; none: never.
+  std::function<absl::Status()> interrupted;
 };
 
 // What one contender did at one rate, in all rounds together.
@@ -62,9 +64,13 @@ struct ExperimentResult {
   double capacity_rps = 0;
   double slo_ttft_ms = 0;
   std::vector<ExperimentRun> runs;  // by rate, then as the contenders stand
-  // The highest rate at which the mean time to first token meets the objective, between the rates
-  // that ran by straight lines; at the highest of them, it may be more. Zero if none does.
-  std::map<std::string, double> throughput_at_slo;
+  // The highest rate at which all is answered and the mean time to first token meets the objective,
+  // between the rates that ran by straight lines. Zero if none does.
+  struct Throughput {
+    double rps = 0;
+    bool at_least = false;  // it is the highest that ran
+  };
+  std::map<std::string, Throughput> throughput_at_slo;
   absl::Status status;  // why not all of it ran
 
   // How many times sooner than `other` the run's contender has its first token at that rate.
@@ -72,9 +78,10 @@ struct ExperimentResult {
 };
 
 // Sends the same requests (the warm-up's first, then the counted ones) at the same times to each
-// contender: a rate after the other, and at each rate the contenders in an order that turns with
-// the rounds. Every run begins with a server that was just started and warmed up. A contender that
-// fails ends the experiment, with what there is. INVALID_ARGUMENT names what cannot be.
+// contender: a rate after the other, the lowest first, and at each rate the contenders in an order
+// that turns with the rounds. Every run begins with a server that was just started, unless it is
+// not ours to start, and warmed up. A contender that fails ends the experiment, with what there
+// is; requests that fail are told in its status. INVALID_ARGUMENT names what cannot be.
 absl::StatusOr<ExperimentResult> run_experiment(const std::vector<Contender>& contenders,
                                                 const std::vector<Request>& requests,
                                                 const ExperimentOptions& options);

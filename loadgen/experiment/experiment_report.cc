@@ -125,8 +125,9 @@ Table facts_table(const ExperimentReport& report, const ExperimentResult& result
   if (result.slo_ttft_ms > 0) {
     table.rows.push_back({"objective, mean TTFT ms", fixed(result.slo_ttft_ms, 0)});
   }
-  for (const auto& [name, rate] : result.throughput_at_slo) {
-    table.rows.push_back({"throughput within it, req/s: " + name, fixed(rate, 3)});
+  for (const auto& [name, throughput] : result.throughput_at_slo) {
+    table.rows.push_back({str_cat("throughput within it, req/s: ", name),
+                          str_cat(throughput.at_least ? "≥ " : "", fixed(throughput.rps, 3))});
   }
   return table;
 }
@@ -157,11 +158,15 @@ ordered_json to_json(const ExperimentReport& report, const ExperimentResult& res
                     {"stopped_because", std::string(result.status.message())},
                     {"facts", ordered_json::object()},
                     {"runs", ordered_json::array()},
-                    {"throughput_at_slo", ordered_json::object()}};
+                    {"throughput_at_slo", ordered_json::object()},
+                    {"throughput_at_least", ordered_json::array()}};
   for (const auto& [name, value] : report.facts) json["facts"][name] = value;
   for (const ExperimentRun& run : result.runs)
     json["runs"].push_back(run_json(report, result, run));
-  for (const auto& [name, rate] : result.throughput_at_slo) json["throughput_at_slo"][name] = rate;
+  for (const auto& [name, throughput] : result.throughput_at_slo) {
+    json["throughput_at_slo"][name] = throughput.rps;
+    if (throughput.at_least) json["throughput_at_least"].push_back(name);
+  }
   json["environment"] = to_json(environment());
   return json;
 }

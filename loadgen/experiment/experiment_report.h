@@ -28,7 +28,8 @@ struct ExperimentReport {
 //           "throughput_rps","token_hit_ratio","document_hit_ratio","scheduling_us":{"p50","p99"},
 //           "search_not_overlapped_ms","ratio_vs":{NAME:x},"ceiling","round_ttft_ms":[…],
 //           "predicted":{"ttft_ms","ratio_vs"},"errors","client_delay_ms"}],
-//  "throughput_at_slo":{NAME:rps},"environment":{…}}
+//  "throughput_at_slo":{NAME:rps},"throughput_at_least":[NAME: it is a lower bound],
+//  "environment":{…}}
 nlohmann::ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result);
 
 // Prints the table and writes what the report asks for. The experiment's own failure, if it had

@@ -15,8 +15,8 @@ namespace {
 using fakes::FakeOpenAi;
 using fakes::FakeStream;
 using std::chrono::milliseconds;
-using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 class ExperimentTest : public testing::Test {
  protected:
@@ -64,9 +64,9 @@ class ExperimentTest : public testing::Test {
 TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {
   std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
   contenders[1].learns = false;
-  ExperimentOptions two_rounds = options(3, 2);
+  ExperimentOptions two_rounds = options(10, 2);
   two_rounds.rounds = 2;
-  const auto result = run_experiment(contenders, requests(5), two_rounds);
+  const auto result = run_experiment(contenders, requests(12), two_rounds);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->status.ok()) << result->status;
   ASSERT_EQ(result->runs.size(), 4u);  // two rates of two contenders
@@ -77,12 +77,13 @@ TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {
     // Two requests, the second after 2 or 1 ms, of which even the quick one takes 5.
     EXPECT_LT(run.summary.throughput_rps, 2 / 0.006);
   }
-  EXPECT_EQ(asked(slow_).size(), 4 * 5u);
+  EXPECT_EQ(asked(slow_).size(), 4 * 12u);
   // One that learns nothing is only started up.
-  EXPECT_EQ(asked(quick_).size(), 4 * 3u);
-  std::vector<int> first = asked(quick_);
-  first.resize(3);
-  EXPECT_THAT(first, ElementsAre(0, 3, 4));
+  EXPECT_EQ(asked(quick_).size(), 4 * 10u);
+  std::vector<int> counted = asked(quick_);
+  counted.resize(10);
+  counted.erase(counted.begin(), counted.begin() + 8);
+  EXPECT_THAT(counted, UnorderedElementsAre(10, 11));
 }
 
 TEST_F(ExperimentTest, ComparesMeansAndFindsTheThroughputWithinTheObjective) {
@@ -97,8 +98,9 @@ TEST_F(ExperimentTest, ComparesMeansAndFindsTheThroughputWithinTheObjective) {
   EXPECT_EQ(*result->ratio_vs(quick, "quick"), 1);
   EXPECT_FALSE(result->ratio_vs(quick, "none").has_value());
   EXPECT_EQ(result->slo_ttft_ms, result->runs[0].summary.ttft_ms.mean);
-  EXPECT_EQ(result->throughput_at_slo.at("quick"), 1000);
-  EXPECT_GE(result->throughput_at_slo.at("slow"), 500);
+  EXPECT_EQ(result->throughput_at_slo.at("quick").rps, 1000);
+  EXPECT_TRUE(result->throughput_at_slo.at("quick").at_least);
+  EXPECT_GE(result->throughput_at_slo.at("slow").rps, 500);
 }
 
 TEST_F(ExperimentTest, MeasuresWhatTheBaselineSustains) {
@@ -144,6 +146,35 @@ TEST_F(ExperimentTest, KeepsWhatItHasWhenOneFails) {
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("quick at 500 requests/s"));
   ASSERT_GE(result->runs.size(), 1u);
   EXPECT_EQ(result->runs[0].summary.answered, 4u);
+  // Nothing that fails meets the objective.
+  if (result->throughput_at_slo.contains("quick")) {
+    EXPECT_EQ(result->throughput_at_slo.at("quick").rps, 0);
+  }
+}
+
+TEST_F(ExperimentTest, EndsWhenItIsInterrupted) {
+  const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  ExperimentOptions ended = options(0, 2);
+  int asked_for = 0;
+  ended.interrupted = [&asked_for]() -> absl::Status {
+    return ++asked_for == 2 ? absl::CancelledError("ended by SIGINT") : absl::OkStatus();
+  };
+  const auto result = run_experiment(contenders, requests(2), ended);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->status.code(), absl::StatusCode::kCancelled);
+  ASSERT_EQ(result->runs.size(), 1u);
+  EXPECT_EQ(result->runs[0].contender, "slow");
+  EXPECT_TRUE(quick_.requests().empty());
+}
+
+TEST_F(ExperimentTest, RunsTheLowestRateFirst) {
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  ExperimentOptions downwards = options(0, 2);
+  downwards.rate_shares = {1, 0.5};
+  const auto result = run_experiment(contenders, requests(2), downwards);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->runs[0].rate, 500);
+  EXPECT_EQ(result->slo_ttft_ms, 5 * result->runs[0].summary.ttft_ms.mean);
 }
 
 TEST_F(ExperimentTest, EndsWithTheReasonWhenOneAnswersNothing) {
@@ -166,6 +197,9 @@ TEST_F(ExperimentTest, SaysWhatCannotBe) {
   other = options(1, 1);
   other.rate_shares = {0.3, 0};
   EXPECT_THAT(message(other), HasSubstr("--rates: has 0"));
+  const std::vector<Contender> twice{contenders[0], contenders[0]};
+  EXPECT_THAT(std::string(run_experiment(twice, requests(5), options(1, 1)).status().message()),
+              HasSubstr("slow twice"));
 }
 
 TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {

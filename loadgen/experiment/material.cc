@@ -47,6 +47,8 @@ absl::StatusOr<Material> prepare_material(Workload workload, uint32_t top_k,
       static_cast<uint64_t>(2 * config.n_layers * config.n_kv_heads * config.head_dim) *
       sizeof(uint16_t);
 
+  Sha256 digest;
+  digest.update(files->fingerprint());
   std::vector<controller::PromptDocument> documents;
   material.trace.name = material.workload.name;
   for (const CorpusDocument& document : material.workload.documents) {
@@ -54,8 +56,10 @@ absl::StatusOr<Material> prepare_material(Workload workload, uint32_t top_k,
     made.id = document.id;
     made.tokens = format->document(document.title, document.text);
     made.token_digest = digest_of_tokens(made.tokens);
+    digest.update(document.id).update(made.token_digest);
     material.trace.documents.push_back({document.id, static_cast<uint32_t>(made.tokens.size())});
   }
+  material.digest = digest.finish();
   material.trace.requests = material.documents;
   const SegmentId root = SegmentId::root(files->fingerprint(), "loadgen");
   for (size_t i = 0; i < material.documents.size(); ++i) {

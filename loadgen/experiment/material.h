@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/hash.h"
 #include "loadgen/workload/trace.h"
 #include "loadgen/workload/workload.h"
 #include "services/controller/prompt/prompt_plan.h"
@@ -22,6 +23,7 @@ struct Material {
   uint32_t block_tokens = 16;
   uint64_t working_set_tokens = 0;  // of all distinct prefixes, in whole blocks
   uint64_t kv_bytes_per_token = 0;  // in halves
+  Digest digest{};                  // of the language model and the documents
 };
 
 // Where retrieval is to find the documents, it does so by exact search, with the encoder in

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -55,9 +56,9 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::start(Options opti
   std::vector<char*> arguments;
   for (std::string& argument : options.command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
-  std::vector<std::string> variables;
-  for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);
+  std::vector<std::string> variables;  // of two of one name the first counts
   for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
+  for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
@@ -73,6 +74,7 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::start(Options opti
   if (pid == 0) {  // only what may be called after a fork of a process with threads
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
+    setpgid(0, 0);  // a Ctrl-C is its owner's, which then stops it
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
     execvpe(arguments[0], arguments.data(), environment.data());
@@ -92,6 +94,12 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::start(Options opti
         str_cat("cannot run ", options.command[0], ": ", std::strerror(error)));
   }
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pid_fd < 0) {
+    const int failure_of_open = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    return absl::UnavailableError(str_cat("pidfd_open: ", std::strerror(failure_of_open)));
+  }
   return std::unique_ptr<ServerProcess>(new ServerProcess(std::move(options), pid, pid_fd));
 }
 
@@ -104,6 +112,9 @@ absl::Status ServerProcess::wait_until(const std::function<bool()>& is_done,
                                        const std::string& what, Duration timeout) {
   const TimePoint end = steady_now() + timeout;
   while (!is_done()) {
+    if (options_.interrupted) {
+      if (absl::Status status = options_.interrupted(); !status.ok()) return status;
+    }
     if (wait_end(kPollInterval)) {
       return absl::UnavailableError(str_cat(options_.command[0], " ended:\n", log_end()));
     }
@@ -133,8 +144,14 @@ absl::Status ServerProcess::stop() {
 bool ServerProcess::wait_end(Duration timeout) {
   if (pid_ == 0) return true;
   pollfd ended{.fd = pid_fd_, .events = POLLIN};
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
-  if (poll(&ended, 1, static_cast<int>(ms)) <= 0) return false;
+  const TimePoint end = steady_now() + timeout;
+  int ready = 0;
+  do {
+    const auto left = std::max(Duration::zero(), end - steady_now());
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    ready = poll(&ended, 1, static_cast<int>(ms));
+  } while (ready < 0 && errno == EINTR);
+  if (ready <= 0) return false;
   waitpid(pid_, nullptr, 0);
   pid_ = 0;
   return true;

@@ -21,6 +21,8 @@ class ServerProcess {
     std::vector<std::string> command;                              // looked up in PATH
     std::vector<std::pair<std::string, std::string>> environment;  // beside this process's own
     std::string log;  // file that its output is appended to
+    // Not OK once waiting for it is to end; none: never.
+    std::function<absl::Status()> interrupted;
   };
   // NOT_FOUND if there is no such program.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> start(Options options);

@@ -25,7 +25,7 @@ class ServerProcessTest : public testing::Test {
   ~ServerProcessTest() override { std::filesystem::remove_all(folder_); }
 
   auto start(const std::string& script, std::vector<std::pair<std::string, std::string>> env = {}) {
-    return ServerProcess::start({{"sh", "-c", script}, std::move(env), log()});
+    return ServerProcess::start({{"sh", "-c", script}, std::move(env), log(), {}});
   }
   std::string log() const { return (folder_ / "log").string(); }
   std::string logged() const {
@@ -48,7 +48,7 @@ TEST_F(ServerProcessTest, SaysWhyAServerEndedBeforeItWasReady) {
 }
 
 TEST_F(ServerProcessTest, SaysThatThereIsNoSuchProgram) {
-  const auto process = ServerProcess::start({{"/no/such/program"}, {}, log()});
+  const auto process = ServerProcess::start({{"/no/such/program"}, {}, log(), {}});
   EXPECT_EQ(process.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(process.status().message()), HasSubstr("/no/such/program"));
 }
@@ -64,6 +64,27 @@ TEST_F(ServerProcessTest, HandsOnTheEnvironmentAndStopsByTerm) {
   EXPECT_TRUE((*process)->stop().ok());
   EXPECT_THAT(logged(), HasSubstr("got heron"));
   EXPECT_EQ((*process)->stop().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ServerProcessTest, ItsEnvironmentGoesBeforeThatOfThisProcess) {
+  setenv("RAG_SERVER_PROCESS_TEST", "old", 1);
+  auto process = start("echo got $RAG_SERVER_PROCESS_TEST; exec sleep 600",
+                       {{"RAG_SERVER_PROCESS_TEST", "new"}});
+  unsetenv("RAG_SERVER_PROCESS_TEST");
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE((*process)
+                  ->wait_until([this] { return logged().find("got") != std::string::npos; }, "up",
+                               std::chrono::seconds(60))
+                  .ok());
+  EXPECT_THAT(logged(), HasSubstr("got new"));
+}
+
+TEST_F(ServerProcessTest, EndsItsWaitWhenInterrupted) {
+  auto process = ServerProcess::start(
+      {{"sleep", "600"}, {}, log(), [] { return absl::CancelledError("ended by SIGINT"); }});
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ((*process)->wait_until([] { return false; }, "x", std::chrono::hours(1)).code(),
+            absl::StatusCode::kCancelled);
 }
 
 TEST_F(ServerProcessTest, GivesUpOnOneThatTakesTooLong) {

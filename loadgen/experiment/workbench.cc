@@ -1,17 +1,20 @@
 #include "loadgen/experiment/workbench.h"
 
+#include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <iterator>
+#include <span>
 
 #include "common/status.h"
 #include "common/strings.h"
 #include "loadgen/experiment/server_process.h"
 #include "loadgen/policy/profile.h"
+#include "loadgen/report/environment.h"
 #include "loadgen/report/progress.h"
 #include "loadgen/report/text_table.h"
 #include "loadgen/run/rag_server.h"
@@ -27,6 +30,8 @@ constexpr Duration kReadyTimeout = std::chrono::minutes(5);
 // Four times what the worker allows itself.
 constexpr Duration kProfileTimeout = std::chrono::minutes(4);
 constexpr const char* kNever = "86400";  // seconds
+constexpr const char* kShared = "/dev/shm";
+constexpr const char* kArenaPrefix = "ragcache-loadgen-";
 
 std::string folder_of_this_program() {
   std::error_code error;
@@ -38,14 +43,24 @@ uint64_t tier_mib(double share, uint64_t tokens, uint64_t bytes_per_token) {
   return static_cast<uint64_t>(share * static_cast<double>(tokens * bytes_per_token)) >> 20;
 }
 
-void replace_value(std::vector<std::string>& command, const std::string& option,
-                   const std::string& value) {
-  *std::next(std::find(command.begin(), command.end(), option)) = value;
+// What others that were killed left behind takes memory.
+void remove_stale_arenas() {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kShared, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kArenaPrefix)) continue;
+    const int pid = std::atoi(name.c_str() + std::strlen(kArenaPrefix));
+    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) fs::remove(entry.path(), error);
+  }
 }
 
-absl::StatusOr<std::unique_ptr<ServerProcess>> start(const Contender& server) {
-  RAG_ASSIGN_OR_RETURN(auto process,
-                       ServerProcess::start({.command = server.command, .log = server.log}));
+absl::StatusOr<std::unique_ptr<ServerProcess>> start(const Contender& server,
+                                                     Interrupts& interrupts) {
+  RAG_ASSIGN_OR_RETURN(
+      auto process,
+      ServerProcess::start({.command = server.command, .log = server.log, .interrupted = [&] {
+                              return interrupts.check();
+                            }}));
   RAG_RETURN_IF_ERROR(process->wait_ready(server.url + server.ready_path, kReadyTimeout));
   return process;
 }
@@ -63,6 +78,12 @@ absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCom
     progress->show(done);
   };
   RAG_ASSIGN_OR_RETURN(Workload workload, read_workload(options));
+  if (workload.requests.size() < options.max_requests) {
+    return absl::InvalidArgumentError(str_cat("--requests: the workload has ",
+                                              workload.requests.size(),
+                                              " requests, fewer than --warm-up ", command.warm_up,
+                                              " and --requests ", command.requests, " together"));
+  }
   RAG_ASSIGN_OR_RETURN(Material material,
                        prepare_material(std::move(workload), command.top_k, command.embedding_model,
                                         command.model, controller::Config().system_prompt));
@@ -72,13 +93,13 @@ absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCom
         str_cat("--device-share: ", command.device_share, " of the working set, ",
                 bench->material_.working_set_tokens, " tokens, is less than a MiB"));
   }
+  remove_stale_arenas();
   if (command.work_dir.empty()) {
     std::string pattern = (fs::temp_directory_path() / "ragcache-loadgen-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) {
       return absl::UnavailableError(str_cat("cannot make a folder like ", pattern));
     }
     bench->folder_ = pattern;
-    bench->owns_folder_ = true;
   } else {
     std::error_code error;
     fs::create_directories(command.work_dir, error);
@@ -97,14 +118,20 @@ Workbench::Workbench(const ExperimentCommand& command, Material material)
                            material_.kv_bytes_per_token)),
       host_mib_(
           tier_mib(command.host_share, material_.working_set_tokens, material_.kv_bytes_per_token)),
+      threads_(command.threads > 0 ? command.threads : static_cast<uint32_t>(environment().cores)),
       program_(command.ragcache.empty() ? folder_of_this_program() + "/ragcache"
                                         : command.ragcache),
-      arena_(str_cat("/dev/shm/ragcache-loadgen-", getpid(), ".arena")) {}
+      arena_(str_cat(kShared, "/", kArenaPrefix, getpid(), ".arena")) {}
 
 Workbench::~Workbench() {
   std::error_code ignored;
   fs::remove(arena_, ignored);
-  if (owns_folder_) fs::remove_all(folder_, ignored);
+  if (!command_.work_dir.empty() || folder_.empty()) return;
+  if (keeps_folder_) {
+    std::fprintf(stderr, "logs and documents are in %s\n", folder_.c_str());
+  } else {
+    fs::remove_all(folder_, ignored);
+  }
 }
 
 absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
@@ -119,7 +146,7 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        "--embedding-model",
                        command_.embedding_model,
                        "--state-dir",
-                       folder_ + "/state",
+                       state_dir(),
                        "--listen",
                        listen,
                        "--host-arena",
@@ -129,7 +156,7 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        "--index",
                        "exact",
                        "--threads",
-                       std::to_string(command_.threads),
+                       std::to_string(threads_),
                        "--profile-after-s",
                        kNever};
   contender.command.insert(contender.command.end(), flags.begin(), flags.end());
@@ -140,20 +167,25 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
   return contender;
 }
 
+// Another model, thread count or set of documents is another state.
+std::string Workbench::state_dir() const {
+  return str_cat(folder_, "/state-", to_hex(std::span(material_.digest).first(4)), "-", threads_);
+}
+
 absl::Status Workbench::prepare() {
   const std::vector<std::string> one_tier{"--host-memory-mib", "0"};
   if (!material_.workload.documents.empty()) {
     RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", one_tier));
-    RAG_ASSIGN_OR_RETURN(const auto process, start(server));
+    RAG_ASSIGN_OR_RETURN(const auto process, start(server, interrupts_));
     RAG_RETURN_IF_ERROR(RagServer(server.url, "").ingest(material_.workload.documents));
   }
   std::string profile = command_.profile;
   if (profile.empty()) {
-    profile = folder_ + "/state/prefill_profile.json";
+    profile = state_dir() + "/prefill_profile.json";
     if (!fs::exists(profile)) {
-      RAG_ASSIGN_OR_RETURN(Contender server, ragcache("prepare", one_tier));
-      replace_value(server.command, "--profile-after-s", "0");
-      RAG_ASSIGN_OR_RETURN(const auto process, start(server));
+      RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", {"--host-memory-mib", "0",
+                                                                        "--profile-after-s", "0"}));
+      RAG_ASSIGN_OR_RETURN(const auto process, start(server, interrupts_));
       std::fprintf(stderr, "measuring prefill times, for less than a minute\n");
       RAG_RETURN_IF_ERROR(process->wait_until([&profile] { return fs::exists(profile); },
                                               "to measure prefill times", kProfileTimeout));
@@ -170,7 +202,7 @@ absl::StatusOr<std::vector<double>> Workbench::predict(const CacheModel& cache) 
   return seconds;
 }
 
-ExperimentOptions Workbench::experiment(const std::string& baseline) const {
+ExperimentOptions Workbench::experiment(const std::string& baseline) {
   ExperimentOptions options{.warm_up = command_.warm_up,
                             .requests = command_.requests,
                             .rate_shares = command_.rates,
@@ -183,8 +215,13 @@ ExperimentOptions Workbench::experiment(const std::string& baseline) const {
   counted.requests.assign(
       material_.workload.requests.begin() + static_cast<ptrdiff_t>(command_.warm_up),
       material_.workload.requests.end());
-  options.arrivals = [counted = std::move(counted), how = command_.arrivals](double rate) mutable {
+  const double first_s = counted.requests.empty() ? 0 : counted.requests.front().recorded_s;
+  for (WorkloadRequest& request : counted.requests) request.recorded_s -= first_s;
+  options.interrupted = [this] { return interrupts_.check(); };
+  options.arrivals = [counted = std::move(counted), how = command_.arrivals,
+                      seed = command_.workload.seed](double rate) mutable {
     how.rate = rate;
+    how.seed = seed;
     // A recording is played as fast as makes that rate.
     if (counted.has_times && counted.requests.size() > 1) {
       const double span = counted.requests.back().recorded_s - counted.requests.front().recorded_s;
@@ -212,6 +249,7 @@ ExperimentReport Workbench::report(const std::string& title) const {
   fact("warm-up, requests", str_cat(command_.warm_up, ", ", command_.requests));
   fact("seed", std::to_string(command_.workload.seed));
   fact("arrivals", command_.arrivals.process);
+  fact("threads of each server", std::to_string(threads_));
   fact("working set, tokens", std::to_string(material_.working_set_tokens));
   fact("device tier, MiB", std::to_string(device_mib_));
   fact("host tier, MiB", std::to_string(host_mib_));

@@ -11,6 +11,7 @@
 #include "loadgen/experiment/experiment.h"
 #include "loadgen/experiment/experiment_command.h"
 #include "loadgen/experiment/experiment_report.h"
+#include "loadgen/experiment/interrupts.h"
 #include "loadgen/experiment/material.h"
 #include "loadgen/experiment/prediction.h"
 
@@ -29,7 +30,9 @@ class Workbench {
   const Material& material() const { return material_; }
   uint64_t device_mib() const { return device_mib_; }
   uint64_t host_mib() const { return host_mib_; }
-  uint64_t tokens_per_mib() const { return (uint64_t{1} << 20) / material_.kv_bytes_per_token; }
+  uint64_t tokens_in(uint64_t mib) const { return (mib << 20) / material_.kv_bytes_per_token; }
+  // Of every server.
+  uint32_t threads() const { return threads_; }
 
   // Ingests the documents and has the engine measure its prefill times, by a server that runs for
   // no longer than that.
@@ -46,19 +49,25 @@ class Workbench {
   // Prefill times of the counted requests if the cache were this one.
   absl::StatusOr<std::vector<double>> predict(const CacheModel& cache) const;
 
-  ExperimentOptions experiment(const std::string& baseline) const;
+  ExperimentOptions experiment(const std::string& baseline);
+  // The experiment has run: a temporary folder, with its logs, goes as well.
+  void done() { keeps_folder_ = false; }
   // Title, facts and files of the report.
   ExperimentReport report(const std::string& title) const;
 
  private:
   Workbench(const ExperimentCommand& command, Material material);
 
+  std::string state_dir() const;
+
   const ExperimentCommand command_;
   const Material material_;
   uint64_t device_mib_ = 0;
   uint64_t host_mib_ = 0;
+  const uint32_t threads_;
+  Interrupts interrupts_;
   std::string folder_;
-  bool owns_folder_ = false;
+  bool keeps_folder_ = true;
   std::string program_;
   std::string arena_;
   std::optional<controller::PrefillCost> prefill_cost_;

@@ -10,9 +10,13 @@ Example:
 
 import argparse
 import http.server
+import itertools
 import json
+import multiprocessing
+import os
 import queue
 import threading
+import traceback
 
 import numpy
 import openvino
@@ -22,9 +26,14 @@ WARM_UP_TOKENS = (1500, 700, 40)
 
 
 class Engine:
-    """The pipeline, which one thread drives."""
+    """The pipeline, driven by this process's only thread.
 
-    def __init__(self, options):
+    An iteration holds Python's lock, so HTTP has a process of its own. Between iterations requests
+    (number, ids, max_tokens) are taken from `pipe`, and (number, tokens) put there; tokens None: it
+    has ended.
+    """
+
+    def __init__(self, options, pipe):
         scheduler = openvino_genai.SchedulerConfig()
         scheduler.enable_prefix_caching = True
         scheduler.dynamic_split_fuse = True
@@ -36,50 +45,77 @@ class Engine:
         self.pipeline = openvino_genai.ContinuousBatchingPipeline(
             options.model, scheduler_config=scheduler, device="CPU", properties=properties,
             tokenizer_properties={})
-        self.arriving = queue.Queue()
-        self.running = []
-        threading.Thread(target=self.drive, daemon=True).start()
+        self.pipe = pipe
+        self.running = {}
+
+    def add(self, number, ids, max_tokens):
+        config = openvino_genai.GenerationConfig(max_new_tokens=max_tokens, ignore_eos=True)
+        tensor = openvino.Tensor(numpy.array([ids], dtype=numpy.int64))
+        self.running[number] = self.pipeline.add_request(number, tensor, config)
+
+    def step(self):
+        """One iteration; yields (number, tokens)."""
+        self.pipeline.step()
+        for number, handle in list(self.running.items()):
+            while handle.can_read():
+                for output in handle.read().values():
+                    yield number, list(output.generated_ids)
+            if handle.get_status() != openvino_genai.GenerationStatus.RUNNING:
+                del self.running[number]
+                yield number, None
+
+    def warm_up(self):
+        """Compiles what prompts of these lengths need."""
+        for number, tokens in enumerate(WARM_UP_TOKENS):
+            self.add(number, list(range(1000, 1000 + tokens)), 2)
+            while self.running:
+                list(self.step())
+
+    def serve(self):
+        while True:
+            while self.pipe.poll() or not self.running:
+                self.add(*self.pipe.recv())
+            for told in self.step():
+                self.pipe.send(told)
+
+
+class Front:
+    """HTTP's side of the pipe."""
+
+    def __init__(self, pipe):
+        self.pipe = pipe
+        self.lock = threading.Lock()
+        self.numbers = itertools.count(len(WARM_UP_TOKENS))
+        self.answers = {}
+        threading.Thread(target=self.receive, daemon=True).start()
 
     def generate(self, ids, max_tokens):
         """Yields the answer's token ids in lists as they come."""
-        answer = queue.Queue()
-        self.arriving.put((ids, max_tokens, answer))
+        with self.lock:
+            number = next(self.numbers)
+            answer = self.answers[number] = queue.Queue()
+            self.pipe.send((number, ids, max_tokens))
         while (tokens := answer.get()) is not None:
-            if isinstance(tokens, Exception):
-                raise tokens
             yield tokens
+        del self.answers[number]
 
-    def drive(self):
-        number = 0
-        while True:
-            while not self.arriving.empty() or not self.running:
-                ids, max_tokens, answer = self.arriving.get()
-                config = openvino_genai.GenerationConfig(max_new_tokens=max_tokens, ignore_eos=True)
-                tensor = openvino.Tensor(numpy.array([ids], dtype=numpy.int64))
-                try:
-                    handle = self.pipeline.add_request(number, tensor, config)
-                except Exception as error:  # the library's, to be told to the one who asked
-                    answer.put(error)
-                    continue
-                number += 1
-                self.running.append((handle, answer))
-            self.pipeline.step()
-            for handle, answer in self.running:
-                while handle.can_read():
-                    for output in handle.read().values():
-                        answer.put(list(output.generated_ids))
-            still_running = []
-            for handle, answer in self.running:
-                if handle.get_status() == openvino_genai.GenerationStatus.RUNNING:
-                    still_running.append((handle, answer))
-                else:
-                    answer.put(None)
-            self.running = still_running
+    def receive(self):
+        try:
+            while True:
+                number, tokens = self.pipe.recv()
+                self.answers[number].put(tokens)
+        except EOFError:
+            os._exit(1)  # the engine is gone
+
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 1024
+    front = None  # set before it serves
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    engine = None  # set before the server starts
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         self.respond(200, {"status": "ok"})
@@ -95,7 +131,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         count = 0
-        for tokens in self.engine.generate(ids, max_tokens):
+        for tokens in self.server.front.generate(ids, max_tokens):
             count += len(tokens)
             self.event({"choices": [{"index": 0, "text": " ".join(map(str, tokens)),
                                      "finish_reason": None}]})
@@ -110,7 +146,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def chunk(self, data):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        self.wfile.flush()
 
     def respond(self, status, value):
         data = json.dumps(value).encode()
@@ -124,6 +159,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def serve_http(port, pipe):
+    server = Server(("127.0.0.1", port), Handler)
+    server.front = Front(pipe)
+    server.serve_forever()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,11 +175,19 @@ def main():
     parser.add_argument("--kv-precision", default="", help="of them, e.g. f16; empty: the library's")
     parser.add_argument("--max-batch-tokens", type=int, default=512, help="of one iteration")
     options = parser.parse_args()
-    engine = Engine(options)
-    for tokens in WARM_UP_TOKENS:  # compiles what these shapes need
-        list(engine.generate(list(range(1000, 1000 + tokens)), 2))
-    Handler.engine = engine
-    http.server.ThreadingHTTPServer(("127.0.0.1", options.port), Handler).serve_forever()
+    own, other = multiprocessing.Pipe()
+    engine = Engine(options, own)
+    engine.warm_up()
+    front = multiprocessing.get_context("spawn").Process(
+        target=serve_http, args=(options.port, other), daemon=True)
+    front.start()
+    other.close()
+    try:
+        engine.serve()
+    except Exception:
+        traceback.print_exc()
+        front.terminate()
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,11 @@ namespace {
 // As many requests as RAGCache runs at once.
 constexpr int kSlots = 16;
 
+constexpr const char* kRagcache = "ragcache";
+constexpr const char* kLlama = "llama.cpp";
+constexpr const char* kLlamaSlots = "llama.cpp-slots";
+constexpr const char* kOpenVino = "openvino";
+
 std::vector<Request> requests_of(const Material& material) {
   std::vector<Request> requests;
   for (size_t i = 0; i < material.plans.size(); ++i) {
@@ -26,34 +31,45 @@ std::vector<Request> requests_of(const Material& material) {
   return requests;
 }
 
+using Urls = std::map<std::string, std::string>;  // by name
+
+absl::StatusOr<Urls> urls_of(const PeersCommand& command) {
+  Urls urls;
+  for (const std::string& argument : command.urls) {
+    const size_t equals = argument.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return absl::InvalidArgumentError(
+          str_cat("--url: is \"", argument, "\", must be NAME=http://host:port"));
+    }
+    urls[argument.substr(0, equals)] = argument.substr(equals + 1);
+  }
+  return urls;
+}
+
+absl::Status check_engine(const char* option, const std::string& name, const Urls& urls) {
+  for (const char* known : {kRagcache, kLlama, kLlamaSlots, kOpenVino}) {
+    if (name == known) return absl::OkStatus();
+  }
+  if (urls.contains(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(str_cat(option, ": has \"", name, "\", must be of ", kRagcache,
+                                            ", ", kLlama, ", ", kLlamaSlots, ", ", kOpenVino,
+                                            " and the names of --url"));
+}
+
 class Engines {
  public:
-  Engines(const PeersCommand& command, const Workbench& bench) : command_(command), bench_(bench) {
-    for (const std::string& argument : command.urls) {
-      const size_t equals = argument.find('=');
-      if (equals != std::string::npos) {
-        urls_[argument.substr(0, equals)] = argument.substr(equals + 1);
-      }
-    }
-  }
+  Engines(const PeersCommand& command, const Workbench& bench, Urls urls)
+      : command_(command), bench_(bench), urls_(std::move(urls)) {}
 
-  // REQUIRES: check(name) is OK.
+  // REQUIRES: check_engine() is OK.
   absl::StatusOr<Contender> make(const std::string& name) const {
-    if (name == "ragcache") return ragcache();
-    if (name == "llama.cpp") return llama_cpp();
-    if (name == "openvino") return openvino();
+    if (name == kRagcache) return ragcache();
+    if (name == kLlama || name == kLlamaSlots) return llama_cpp(name);
+    if (name == kOpenVino) return openvino();
     const std::string& url = urls_.at(name);
     Contender contender{.name = name, .url = url};
     contender.endpoint = {.url = url, .segments = false};
     return contender;
-  }
-
-  absl::Status check(const std::string& name) const {
-    if (urls_.contains(name)) return absl::OkStatus();
-    if (name == "ragcache" || name == "llama.cpp" || name == "openvino") return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        str_cat("--engines: has \"", name,
-                "\", must be of ragcache, llama.cpp, openvino and the names of --url"));
   }
 
   // What each was given, in words.
@@ -65,19 +81,22 @@ class Engines {
 
  private:
   absl::StatusOr<Contender> ragcache() const {
-    RAG_ASSIGN_OR_RETURN(const Mode mode,
-                         make_mode("ragcache", {.device_mib = bench_.device_mib(),
-                                                .host_mib = bench_.host_mib(),
-                                                .tokens_per_mib = bench_.tokens_per_mib()}));
+    RAG_ASSIGN_OR_RETURN(
+        const Mode mode,
+        make_mode("ragcache", {.device_mib = bench_.device_mib(),
+                               .host_mib = bench_.host_mib(),
+                               .device_tokens = bench_.tokens_in(bench_.device_mib()),
+                               .host_tokens = bench_.tokens_in(bench_.host_mib())}));
     RAG_ASSIGN_OR_RETURN(Contender contender, bench_.ragcache("ragcache", mode.flags));
     RAG_ASSIGN_OR_RETURN(contender.predicted_prefill_seconds, bench_.predict(mode.cache));
+    contender.endpoint.extra = R"({"ignore_eos": true})";
     return contender;
   }
 
-  absl::StatusOr<Contender> llama_cpp() const {
+  absl::StatusOr<Contender> llama_cpp(const std::string& name) const {
     const std::string program =
         command_.llama_server.empty() ? "llama-server" : command_.llama_server;
-    RAG_ASSIGN_OR_RETURN(Contender contender, child("llama.cpp", "/health"));
+    RAG_ASSIGN_OR_RETURN(Contender contender, child(name, "/health"));
     contender.command = {program,
                          "-m",
                          command_.experiment.model,
@@ -91,22 +110,21 @@ class Engines {
                          std::to_string(kSlots),
                          "--kv-unified",
                          "--cache-ram",
-                         std::to_string(bench_.host_mib())};
-    if (command_.experiment.threads > 0) {
-      contender.command.push_back("-t");
-      contender.command.push_back(std::to_string(command_.experiment.threads));
-    }
-    contender.endpoint.extra = R"({"cache_prompt": true})";
+                         std::to_string(bench_.host_mib()),
+                         "-t",
+                         std::to_string(bench_.threads())};
+    // By default a slot that is idle is saved to the host and emptied when a request comes.
+    if (name == kLlamaSlots) contender.command.push_back("--no-cache-idle-slots");
+    contender.endpoint.extra = R"({"cache_prompt": true, "ignore_eos": true})";
     return contender;
   }
 
   absl::StatusOr<Contender> openvino() const {
-    RAG_ASSIGN_OR_RETURN(Contender contender, child("openvino", "/health"));
-    contender.command = {"python3",   command_.openvino_server,
-                         "--model",   command_.experiment.model,
-                         "--port",    port_of(contender),
-                         "--threads", std::to_string(command_.experiment.threads),
-                         "--kv-gib",  std::to_string(whole_gib())};
+    RAG_ASSIGN_OR_RETURN(Contender contender, child(kOpenVino, "/health"));
+    contender.command = {
+        "python3",  command_.openvino_server,   "--model",   command_.experiment.model,
+        "--port",   port_of(contender),         "--threads", std::to_string(bench_.threads()),
+        "--kv-gib", std::to_string(whole_gib())};
     if (!command_.openvino_path.empty()) {
       contender.environment = {{"PYTHONPATH", command_.openvino_path}};
     }
@@ -127,23 +145,28 @@ class Engines {
     return contender.url.substr(contender.url.rfind(':') + 1);
   }
 
-  uint64_t context_tokens() const { return bench_.device_mib() * bench_.tokens_per_mib(); }
+  uint64_t context_tokens() const { return bench_.tokens_in(bench_.device_mib()); }
   // OpenVINO GenAI counts in whole ones; it gets no less than the others.
   uint64_t whole_gib() const { return (bench_.device_mib() + bench_.host_mib() + 1023) / 1024; }
 
   const PeersCommand& command_;
   const Workbench& bench_;
-  std::map<std::string, std::string> urls_;
+  const Urls urls_;
 };
 
 }  // namespace
 
 absl::Status peers(const PeersCommand& command) {
   if (command.engines.empty()) return absl::InvalidArgumentError("--engines: names none");
+  RAG_ASSIGN_OR_RETURN(const Urls urls, urls_of(command));
+  for (const std::string& name : command.engines) {
+    RAG_RETURN_IF_ERROR(check_engine("--engines", name, urls));
+  }
+  const std::string baseline = command.baseline.empty() ? command.engines.back() : command.baseline;
+  RAG_RETURN_IF_ERROR(check_engine("--baseline", baseline, urls));
   RAG_ASSIGN_OR_RETURN(const auto bench, Workbench::create(command.experiment));
-  const Engines engines(command, *bench);
-  for (const std::string& name : command.engines) RAG_RETURN_IF_ERROR(engines.check(name));
   RAG_RETURN_IF_ERROR(bench->prepare());
+  const Engines engines(command, *bench, urls);
   std::vector<Contender> contenders;
   for (const std::string& name : command.engines) {
     RAG_ASSIGN_OR_RETURN(Contender contender, engines.make(name));
@@ -158,8 +181,9 @@ absl::Status peers(const PeersCommand& command) {
   report.kind = "engine";
   report.facts.emplace_back("memory for KV", engines.memory());
   for (const std::string& name : command.engines) {
-    if (name != "ragcache") report.ratios.push_back(name);
+    if (name != kRagcache) report.ratios.push_back(name);
   }
+  if (result.status.ok()) bench->done();
   return write_experiment(report, result);
 }
 

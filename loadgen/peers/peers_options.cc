@@ -23,7 +23,9 @@ void add_peers(CLI::App& cli, std::function<absl::Status()>& chosen) {
   const auto add = [command](const char* name, auto& value, const char* text) {
     return command->add_option(name, value, text)->capture_default_str();
   };
-  add("--engines", options->engines, "ragcache, llama.cpp, openvino, names of --url; by commas")
+  add("--engines", options->engines,
+      "ragcache, llama.cpp, llama.cpp-slots (its idle slots keep their KV), openvino, names of "
+      "--url; by commas")
       ->delimiter(',');
   add("--baseline", options->baseline,
       "the engine whose capacity the rates are shares of; default: the last one");
@@ -31,7 +33,8 @@ void add_peers(CLI::App& cli, std::function<absl::Status()>& chosen) {
   add("--openvino-server", options->openvino_server, "the script that serves OpenVINO GenAI");
   add("--openvino-path", options->openvino_path,
       "folder of the package openvino-genai; default: where Python looks");
-  add("--url", options->urls, "NAME=http://host:port of a server that runs already; repeat");
+  add("--url", options->urls,
+      "NAME=http://host:port of a server that runs already and calls its model ragcache; repeat");
   command->callback([options, &chosen] { chosen = [options] { return peers(*options); }; });
 }
 

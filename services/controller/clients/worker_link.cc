@@ -106,8 +106,8 @@ class WorkerLink::Stream
   std::deque<worker::v1::ExecuteRequest> commands_;
 };
 
-// The worker's table of prefill times, measured now or before. Keeps itself alive until gRPC is done
-// with it. Without a table the group goes on with what it assumes.
+// The worker's table of prefill times, measured now or before. Keeps itself alive until gRPC is
+// done with it. Without a table the group goes on with what it assumes.
 class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileResponse> {
  public:
   Profile(uint64_t connection, Group group, ActorRef<WorkerLink> link)
@@ -140,9 +140,11 @@ class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileRe
 
   void OnDone(const grpc::Status& status) override {
     if (status.error_code() == grpc::StatusCode::ABORTED) {
+      log::debug("the worker is measuring its prefill times already; asked again later", {});
       link_.send(ProfileBusy{connection_});
     } else if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
-      log::warn("the worker gave no table of its prefill times", {{"reason", status.error_message()}});
+      log::warn("the worker gave no table of its prefill times",
+                {{"reason", status.error_message()}});
     }
     self_.reset();
   }

@@ -23,7 +23,7 @@ namespace ragcache::controller {
 struct SegmentSpec {
   SegmentId id;
   uint32_t tokens;
-  std::string name{};  // of the document, for people
+  std::string name{};  // of the document; operators name paths by it
 };
 
 // What the worker must do for the tree to be right, in this order.
