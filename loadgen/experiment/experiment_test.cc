@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/strings.h"
 #include "loadgen/experiment/experiment_report.h"
 #include "tests/fakes/fake_openai.h"
 
@@ -29,7 +28,12 @@ class ExperimentTest : public testing::Test {
   // Their prompts tell them apart.
   static std::vector<Request> requests(int count) {
     std::vector<Request> made;
-    for (int i = 0; i < count; ++i) made.push_back({.prompt = ChatPrompt{str_cat("q", i, ".")}});
+    for (int i = 0; i < count; ++i) {
+      std::string text = "q";
+      text += std::to_string(i);
+      text += '.';
+      made.push_back({.prompt = ChatPrompt{std::move(text)}});
+    }
     return made;
   }
 

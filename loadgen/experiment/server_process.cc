@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "common/http/client.h"
 #include "common/strings.h"
@@ -56,9 +57,15 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::start(Options opti
   std::vector<char*> arguments;
   for (std::string& argument : options.command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
-  std::vector<std::string> variables;  // of two of one name the first counts
+  std::vector<std::string> variables;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view variable = *each;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    const bool replaced = std::any_of(options.environment.begin(), options.environment.end(),
+                                      [name](const auto& own) { return own.first == name; });
+    if (!replaced) variables.emplace_back(variable);
+  }
   for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
-  for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);

@@ -66,7 +66,7 @@ TEST_F(ServerProcessTest, HandsOnTheEnvironmentAndStopsByTerm) {
   EXPECT_EQ((*process)->stop().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(ServerProcessTest, ItsEnvironmentGoesBeforeThatOfThisProcess) {
+TEST_F(ServerProcessTest, ReplacesVariablesOfThisProcess) {
   setenv("RAG_SERVER_PROCESS_TEST", "old", 1);
   auto process = start("echo got $RAG_SERVER_PROCESS_TEST; exec sleep 600",
                        {{"RAG_SERVER_PROCESS_TEST", "new"}});

@@ -172,7 +172,6 @@ absl::Status peers(const PeersCommand& command) {
     RAG_ASSIGN_OR_RETURN(Contender contender, engines.make(name));
     contenders.push_back(std::move(contender));
   }
-  const std::string baseline = command.baseline.empty() ? command.engines.back() : command.baseline;
   RAG_ASSIGN_OR_RETURN(
       const ExperimentResult result,
       run_experiment(contenders, requests_of(bench->material()), bench->experiment(baseline)));
