@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/strings.h"
+#include "loadgen/workload/testing.h"
 #include "loadgen/workload/text_file.h"
 #include "loadgen/workload/trace.h"
 
@@ -17,12 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-uint32_t count_words(std::string_view text) {
-  return text.find_first_not_of("\n") == std::string_view::npos
-             ? 0
-             : 1 + static_cast<uint32_t>(std::ranges::count(text, ' '));
-}
 
 class RecordingTest : public ::testing::Test {
  protected:

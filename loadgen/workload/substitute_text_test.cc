@@ -10,6 +10,7 @@
 #include "common/strings.h"
 #include "loadgen/workload/prompt_text.h"
 #include "loadgen/workload/sample.h"
+#include "loadgen/workload/testing.h"
 
 namespace ragcache::loadgen {
 namespace {
@@ -47,17 +48,6 @@ TEST_F(SubstituteTextTest, CountsDocumentsAsAPromptHasThem) {
   const auto format = *(*ModelFiles::open(model_))->prompt_format("auto");
   EXPECT_EQ(count(document_text("Abacus", " An abacus\nis")),
             format->document("Abacus", " An abacus\nis").size());
-}
-
-uint32_t count_words(std::string_view text) {
-  uint32_t words = 0;
-  bool inside = false;
-  for (const char c : text) {
-    const bool space = c == ' ' || c == '\n';
-    if (!space && !inside) ++words;
-    inside = !space;
-  }
-  return words;
 }
 
 TEST(SubstituteText, IsTheKeysAloneAndBeginsAlikeAtAnyLength) {

@@ -10,6 +10,7 @@
 #include "loadgen/workload/questions.h"
 #include "loadgen/workload/sample.h"
 #include "loadgen/workload/squad.h"
+#include "loadgen/workload/testing.h"
 #include "loadgen/workload/text_file.h"
 #include "loadgen/workload/trace.h"
 #include "loadgen/workload/workload.h"
@@ -145,17 +146,6 @@ TEST_F(WorkloadTest, ReadsBothKindsOfCorporaAndJoinsNeighboursOfOneTitle) {
   ASSERT_EQ(documents.size(), 1u);
   EXPECT_EQ(documents[0].title, "Abacus");
   EXPECT_EQ(documents[0].text, "An abacus is");
-}
-
-uint32_t count_words(std::string_view text) {
-  uint32_t words = 0;
-  bool inside = false;
-  for (const char c : text) {
-    const bool space = c == ' ' || c == '\n';
-    if (!space && !inside) ++words;
-    inside = !space;
-  }
-  return words;
 }
 
 TEST_F(WorkloadTest, JoinsAndDrawsACorpus) {

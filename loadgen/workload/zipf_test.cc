@@ -9,18 +9,13 @@
 #include <string>
 
 #include "common/strings.h"
+#include "loadgen/workload/testing.h"
 #include "loadgen/workload/workload.h"
 
 namespace ragcache::loadgen {
 namespace {
 
 using ::testing::HasSubstr;
-
-uint32_t count_words(std::string_view text) {
-  return text.find_first_not_of("\n") == std::string_view::npos
-             ? 0
-             : 1 + static_cast<uint32_t>(std::ranges::count(text, ' '));
-}
 
 WorkloadOptions options_of(const ZipfOptions& zipf) {
   return {
