@@ -62,6 +62,14 @@ class Client:
         assert status == 200, body
         return body
 
+    def metric(self, name, *labels):
+        """The sum of the metric's series that have these labels, each `key="value"`."""
+        status, body = self.request("GET", "/metrics")
+        assert status == 200, body
+        return sum(float(line.rsplit(" ", 1)[1]) for line in body.decode().splitlines()
+                   if line.startswith((name + " ", name + "{"))
+                   and all(label in line for label in labels))
+
     def clear_cache(self):
         status, body = self.request("POST", "/admin/cache/clear")
         assert status == 200, body

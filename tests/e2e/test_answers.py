@@ -183,9 +183,7 @@ class Answers(unittest.TestCase):
 
     def test_hits_of_the_metrics_are_those_of_the_answers(self):
         def hits():
-            _, text = self.server.request("GET", "/metrics")
-            return sum(float(line.split()[-1]) for line in text.decode().splitlines()
-                       if line.startswith("ragcache_prefix_cache_hits_tokens_total{"))
+            return self.server.metric("ragcache_prefix_cache_hits_tokens_total")
 
         before = hits()
         total = sum(cached_of(self.server.chat(q, max_tokens=2)) for q in QUESTIONS * 2)

@@ -127,7 +127,8 @@ class Failures(unittest.TestCase):
     def test_a_server_that_is_killed_is_named(self):
         server = Server()
         load = Load(server.url, **ZIPF, ingest=True, requests=400, rate=10, max_failures=5)
-        wait_until(lambda: server.cache()["hit_prefix_tokens"] > 0, "a cached prefix")
+        wait_until(lambda: server.metric("ragcache_http_requests_total", 'code="200"',
+                                         'route="/v1/chat/completions"') > 0, "an answer's end")
         server.kill()
         code, report, out, err = load.end()
         self.assertEqual(code, 1, err)
