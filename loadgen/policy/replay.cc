@@ -78,7 +78,7 @@ class Replay {
       all_tokens += tokens;
       if (i < match.cached()) cached_tokens += tokens;
       if (i >= match.device && i < match.cached() && i < fitting) {
-        counts_.bytes_moved += tokens * options_.bytes_per_token;
+        counts_.bytes_moved += bytes_of(tree_.blocks_of(tokens));
       }
     }
     counts_.cached_tokens.push_back(cached_tokens - chain[0].tokens);
@@ -87,20 +87,35 @@ class Replay {
     tree_.hold(cached);
     const uint32_t free = device_blocks_ - tree_.device_blocks();
     if (new_blocks > free) {
-      for (const Move& move : tree_.evict(new_blocks - free)) {
-        if (move.kind != Move::Kind::kReplicate) continue;
-        tree_.set_on_host(move.id);
-        counts_.bytes_moved +=
-            uint64_t{move.blocks} * options_.block_tokens * options_.bytes_per_token;
-      }
+      carry_out(tree_.evict(new_blocks - free));
     }
     RAG_CHECK(tree_.device_blocks() + new_blocks <= device_blocks_);
     const uint32_t new_tokens = all_tokens - cached_tokens;
     tree_.acquire(chain,
                   controller::RequestCost{prefill_seconds_(cached_tokens, new_tokens), new_tokens});
-    for (size_t i = match.device; i < chain.size(); ++i) tree_.set_on_device(chain[i].id);
+    // As the group's actor does: what is asked for again is worth a copy, what is new gets one
+    // where there is room.
+    for (size_t i = 0; i < std::min(match.device, fitting); ++i) {
+      carry_out(tree_.replicate(chain[i].id, true));
+    }
+    for (size_t i = match.device; i < chain.size(); ++i) {
+      tree_.set_on_device(chain[i].id);
+      carry_out(tree_.replicate(chain[i].id, false));
+    }
     tree_.release(chain);
     tree_.release(cached);
+  }
+
+  void carry_out(const std::vector<Move>& moves) {
+    for (const Move& move : moves) {
+      if (move.kind != Move::Kind::kReplicate) continue;
+      tree_.set_on_host(move.id);
+      counts_.bytes_moved += bytes_of(move.blocks);
+    }
+  }
+
+  uint64_t bytes_of(uint32_t blocks) const {
+    return uint64_t{blocks} * options_.block_tokens * options_.bytes_per_token;
   }
 
   void count(uint32_t tokens, bool on_device, bool is_cached) {

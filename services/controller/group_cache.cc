@@ -107,7 +107,7 @@ void GroupActor::handle(GetGroupTree get, ActorContext&) {
       v1::CacheNode& told = *tree.add_nodes();
       told.set_segment_id(std::string(node.id.as_bytes()));
       if (node.parent != nullptr) told.set_parent_id(std::string(node.parent->id.as_bytes()));
-      told.set_document_id(node.name);
+      told.set_document_id(std::string(node.name.view()));
       told.set_tokens(node.tokens);
       told.set_device(residence(node.device));
       told.set_host(residence(node.host));

@@ -28,6 +28,8 @@ class AdaptivePolicy : public EvictionPolicy {
                                                     std::numeric_limits<double>::infinity()};
   // Requests between two choices.
   static constexpr uint64_t kChoiceRequests = 250;
+  // Priorities are logarithms: a copy of what the device has is worth a quarter of its node.
+  static constexpr double kCopyDiscount = 2;
   // How many nodes the shadow of a half-life may know.
   static constexpr size_t kShadowNodesMax = 4096;
 
@@ -39,6 +41,9 @@ class AdaptivePolicy : public EvictionPolicy {
   double priority(const SegmentId& id, uint32_t tokens, Tier tier) override;
   void on_leave(const SegmentId& id) override;
   void clear() override;
+  bool outlasts_copy(double priority, double copy) const override {
+    return priority > copy - kCopyDiscount;
+  }
   bool looks_ahead() const override { return true; }
   uint64_t epoch() const override { return epoch_; }
 

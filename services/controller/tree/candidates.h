@@ -58,6 +58,10 @@ class Candidates {
     return true;
   }
 
+  static uint32_t rank_of(const TreeNode& node) {
+    return node.kept ? 2 : node.expected > 0 ? 1 : 0;
+  }
+
  private:
   static constexpr size_t kArity = 4;
 
@@ -66,10 +70,6 @@ class Candidates {
     double priority;
     TreeNode* node;
   };
-
-  static uint32_t rank_of(const TreeNode& node) {
-    return node.kept ? 2 : node.expected > 0 ? 1 : 0;
-  }
 
   static bool before(const Item& a, const Item& b) {
     if (a.rank != b.rank) return a.rank < b.rank;

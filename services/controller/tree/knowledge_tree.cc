@@ -24,7 +24,10 @@ KnowledgeTree::KnowledgeTree(EvictionPolicy& policy, uint32_t block_tokens, uint
 }
 
 KnowledgeTree::~KnowledgeTree() {
-  for (Node* node : nodes_) pool_.destroy(*node);
+  for (Node* node : nodes_) {
+    policy_.on_leave(node->id);
+    pool_.destroy(*node);
+  }
 }
 
 // ---- requests
@@ -172,6 +175,10 @@ bool KnowledgeTree::copy_to_host(Node& node, Room room, std::vector<Move>& moves
   uint32_t above = 0;
   for (const Node* step = copied; step != nullptr; step = step->parent) above += step->blocks;
   if (uint64_t{blocks} + above > host_total_) return false;
+  uint32_t available = host_total_ - host_blocks_;
+  if (room != Room::kFree) available += alone_blocks_;
+  if (room == Room::kCopies) available += copy_blocks_ - above;
+  if (available < blocks) return false;
   // As if it had the child already, lest its own copy makes room for it.
   if (copied != nullptr) update(*copied, [&] { ++copied->host_children; });
   const double priority = policy_.priority(node.id, node.tokens, Tier::kHost);
@@ -187,23 +194,30 @@ bool KnowledgeTree::copy_to_host(Node& node, Room room, std::vector<Move>& moves
 
 bool KnowledgeTree::make_host_room(uint32_t blocks, Room room, double priority,
                                    std::vector<Move>& moves) {
-  Candidates& alone = candidates_[static_cast<size_t>(CandidateKind::kHost)];
-  Candidates& copies = candidates_[static_cast<size_t>(CandidateKind::kCopy)];
+  const auto least_of = [this](CandidateKind kind) {
+    Candidates& candidates = candidates_[static_cast<size_t>(kind)];
+    return candidates.empty() ? nullptr : &candidates.least();
+  };
   while (host_total_ - host_blocks_ < blocks) {
-    if (room != Room::kFree && !alone.empty()) {
-      Node& victim = alone.least();
-      if (!policy_.admits_to_host(priority, victim.priority)) return false;
-      policy_.on_evict(Tier::kHost, victim.priority);
-      ++evictions_.host;
-      drop_from_host(victim, moves);
-    } else if (room == Room::kCopies && !copies.empty()) {
+    Node* const alone = room == Room::kFree ? nullptr : least_of(CandidateKind::kHost);
+    Node* const copy = room == Room::kCopies ? least_of(CandidateKind::kCopy) : nullptr;
+    if (copy != nullptr && (alone == nullptr || outlasts_copy(*alone, *copy))) {
       ++evictions_.copies;
-      drop_from_host(copies.least(), moves);
-    } else {
-      return false;
+      drop_from_host(*copy, moves);
+      continue;
     }
+    if (alone == nullptr || !policy_.admits_to_host(priority, alone->priority)) return false;
+    if (room == Room::kAlone && policy_.outlasts_copy(alone->priority, priority)) return false;
+    policy_.on_evict(Tier::kHost, alone->priority);
+    ++evictions_.host;
+    drop_from_host(*alone, moves);
   }
   return true;
+}
+
+bool KnowledgeTree::outlasts_copy(const Node& alone, const Node& copy) const {
+  return Candidates::rank_of(alone) >= Candidates::rank_of(copy) &&
+         policy_.outlasts_copy(alone.priority, copy.priority);
 }
 
 void KnowledgeTree::drop_from_host(Node& node, std::vector<Move>& moves) {
@@ -347,7 +361,11 @@ void KnowledgeTree::update(Node& node, Change change) {
   for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
     if (candidates_[kind].contains(node)) candidates_[kind].erase(node);
   }
+  if (is_alone(node)) alone_blocks_ -= node.blocks;
+  if (is_copied(node)) copy_blocks_ -= node.blocks;
   change();
+  if (is_alone(node)) alone_blocks_ += node.blocks;
+  if (is_copied(node)) copy_blocks_ += node.blocks;
   for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
     if (may_go(node, static_cast<CandidateKind>(kind))) candidates_[kind].insert(node);
   }
@@ -358,11 +376,10 @@ bool KnowledgeTree::may_go(const Node& node, CandidateKind kind) const {
     case CandidateKind::kDevice:
       return node.device == Residence::kReady && node.device_children == 0 && node.users == 0;
     case CandidateKind::kHost:
-      return node.device == Residence::kNone && is_there(node.host) && node.children == 0 &&
-             node.users == 0;
+      return is_alone(node) && node.children == 0;
     case CandidateKind::kCopy:
       // A copy may go under the feet of those who use the node on the device.
-      return node.device == Residence::kReady && is_there(node.host) && node.host_children == 0;
+      return is_copied(node) && node.host_children == 0;
   }
   return false;
 }

@@ -54,8 +54,8 @@ struct RequestCost {
 // it to the host: swapped out only once, since a host copy stays until its node leaves the cache
 // (§2). A copy needs copies of all ancestors, or a lost device would leave it out of reach: these
 // are made first. Room on the host comes from nodes that are there alone, least priority first,
-// then from copies of what the device has, leaf first; where neither gives enough the node is
-// freed instead. A host that loses a node to make room loses it altogether.
+// then from copies of what the device has, leaf first, or from these before, where the policy rates
+// them lower; where neither gives enough the node is freed instead. A host that loses a node to make room loses it altogether.
 //
 // All decisions take effect here at once and are returned as moves for the worker, which carries
 // them out in order. Owned by one GroupActor; no locks. Matching is O(segments of the request),
@@ -105,7 +105,8 @@ class KnowledgeTree {
   std::vector<Move> evict(uint32_t blocks);
 
   // Gives a node of the device a host copy, and its ancestors: where the host has room, or, if
-  // `make_room`, can make it out of nodes that are there alone. None if not.
+  // `make_room`, can make it out of nodes that are there alone and that the policy values less. None
+  // if not, but for what was given up before one was met that it does not.
   std::vector<Move> replicate(const SegmentId& id, bool make_room);
 
   // A node turned out to be gone from the device, or its host copy to be unusable. Removes it and
@@ -176,6 +177,8 @@ class KnowledgeTree {
   // is none.
   bool copy_to_host(Node& node, Room room, std::vector<Move>& moves);
   bool make_host_room(uint32_t blocks, Room room, double priority, std::vector<Move>& moves);
+  // Whether `copy`, of a node of the device, goes before `alone`, which the host alone has.
+  bool outlasts_copy(const Node& alone, const Node& copy) const;
   void drop_from_host(Node& node, std::vector<Move>& moves);
   // Every node; the node and its descendants. O(n log n).
   std::vector<Node*> parents_first() const;
@@ -211,6 +214,8 @@ class KnowledgeTree {
   uint32_t pinned_blocks_ = 0;  // of them, of nodes in use
   uint64_t device_tokens_ = 0;
   uint32_t host_blocks_ = 0;
+  uint32_t alone_blocks_ = 0;  // of them, of nodes that are there alone and not in use
+  uint32_t copy_blocks_ = 0;   // of them, of nodes that are on the device
   uint64_t host_tokens_ = 0;
   uint64_t cached_tokens_ = 0;
   size_t pinned_nodes_ = 0;

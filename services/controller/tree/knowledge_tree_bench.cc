@@ -57,7 +57,7 @@ class Tree {
  private:
   SegmentSpec new_segment() {
     const uint64_t bits[2] = {random_(), random_()};
-    SegmentSpec spec{SegmentId{}, kTokens};
+    SegmentSpec spec{SegmentId{}, kTokens, std::string(36, 'd')};  // as long as a UUID
     std::memcpy(spec.id.bytes.data(), bits, sizeof(bits));
     return spec;
   }

@@ -9,7 +9,7 @@ void KnowledgeTree::check_invariants() const {
     uint32_t children = 0, device = 0, host = 0;
   };
   absl::flat_hash_map<const Node*, Counts> below;
-  uint32_t device_blocks = 0, pinned_blocks = 0, host_blocks = 0;
+  uint32_t device_blocks = 0, pinned_blocks = 0, host_blocks = 0, alone_blocks = 0, copy_blocks = 0;
   uint64_t device_tokens = 0, host_tokens = 0, cached_tokens = 0;
   size_t pinned = 0, kept = 0;
   std::array<size_t, kCandidateKinds> candidates{};
@@ -26,6 +26,8 @@ void KnowledgeTree::check_invariants() const {
     if (is_there(node.host)) {
       host_blocks += node.blocks;
       host_tokens += node.tokens;
+      if (is_alone(node)) alone_blocks += node.blocks;
+      if (is_copied(node)) copy_blocks += node.blocks;
     }
     if (node.device == Residence::kReady || is_there(node.host)) cached_tokens += node.tokens;
     if (node.users > 0) ++pinned;
@@ -56,6 +58,7 @@ void KnowledgeTree::check_invariants() const {
   }
   RAG_CHECK(device_blocks == device_blocks_ && pinned_blocks == pinned_blocks_);
   RAG_CHECK(host_blocks == host_blocks_ && host_blocks <= host_total_);
+  RAG_CHECK(alone_blocks == alone_blocks_ && copy_blocks == copy_blocks_);
   RAG_CHECK(device_tokens == device_tokens_ && host_tokens == host_tokens_);
   RAG_CHECK(cached_tokens == cached_tokens_ && pinned == pinned_nodes_ && kept == kept_nodes_);
 }

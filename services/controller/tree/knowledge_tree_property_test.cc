@@ -24,6 +24,7 @@ class FicklePolicy : public EvictionPolicy {
   void on_leave(const SegmentId& id) override { accesses_.erase(id); }
   void clear() override { accesses_.clear(); }
   bool admits_to_host(double priority, double victim) const override { return priority > victim; }
+  bool outlasts_copy(double priority, double copy) const override { return priority > copy - 30; }
   uint64_t epoch() const override { return requests_ / ReferenceFickle::kEpochRequests; }
 
  private:
@@ -47,6 +48,7 @@ Pair make_pair_of(const std::string& name, bool remember) {
   if (name == "lru") pair.reference = std::make_unique<ReferenceLru>(0);
   if (name == "lfu") pair.reference = std::make_unique<ReferenceLfu>(limit);
   if (name == "gdsf") pair.reference = std::make_unique<ReferenceGdsf>(limit);
+  if (name == "adaptive") pair.reference = std::make_unique<ReferenceAdaptive>(limit);
   if (name == "pgdsf") {
     pair.reference = std::make_unique<ReferencePgdsf>(limit, options.window_requests);
   }
@@ -203,8 +205,9 @@ TEST(KnowledgeTree, AgreesWithAPlainModelOverRandomOperations) {
   std::cout << "seed " << seed << " (--gtest_random_seed), " << operations()
             << " operations (RAG_TREE_OPS)\n";
   const std::vector<std::pair<std::string, bool>> policies{
-      {"lru", true},   {"lfu", true},   {"lfu", false},   {"gdsf", true},
-      {"gdsf", false}, {"pgdsf", true}, {"pgdsf", false}, {"fickle", false}};
+      {"lru", true},       {"lfu", true},        {"lfu", false},   {"gdsf", true},
+      {"gdsf", false},     {"pgdsf", true},      {"pgdsf", false}, {"adaptive", true},
+      {"adaptive", false}, {"fickle", false}};
   const std::vector<uint32_t> hosts{0, 4, 12, 40};
   uint64_t part = 0;
   for (const auto& [name, remember] : policies) {

@@ -14,11 +14,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-// "S" and so on in blocks: A 3, B 1, C 2, D 3, E 1, F 2, S 3, T 1 (reference_tree.h).
+// "S" and so on in blocks: A 3, B 1, C 2, D 3, E 1, F 2, S 3, T 1 (reference_policies.h).
 class KnowledgeTreeTest : public ::testing::Test {
  protected:
-  explicit KnowledgeTreeTest(uint32_t host_blocks = 0)
-      : policy_(*make_policy("lru")), tree_(*policy_, kBlockTokens, host_blocks) {}
+  explicit KnowledgeTreeTest(uint32_t host_blocks = 0, const char* policy = "lru")
+      : policy_(*make_policy(policy)), tree_(*policy_, kBlockTokens, host_blocks) {}
 
   std::vector<SegmentSpec> chain(const std::string& path) {
     for (size_t depth = 1; depth <= path.size(); ++depth) {
@@ -178,6 +178,20 @@ TEST_F(KnowledgeTreeTest, TenThousandChildrenOfOneNodeLeaveInTheirOrder) {
   EXPECT_EQ(left, order);
 }
 
+TEST(KnowledgeTree, TellsItsPolicyThatAllHasLeftWhenItEnds) {
+  const auto policy = *make_policy("lfu", {.remember = false});
+  const auto specs = chain_of("SA");
+  const auto priority = [&] { return policy->priority(specs[1].id, specs[1].tokens, Tier::kDevice); };
+  {
+    KnowledgeTree tree(*policy, kBlockTokens, 0);
+    tree.acquire(specs, RequestCost{1, 100});
+    for (const SegmentSpec& spec : specs) tree.set_on_device(spec.id);
+    tree.release(specs);
+    EXPECT_EQ(priority(), 1);
+  }
+  EXPECT_EQ(priority(), 0);
+}
+
 class TwoTierTest : public KnowledgeTreeTest {
  protected:
   explicit TwoTierTest(uint32_t host_blocks = 100) : KnowledgeTreeTest(host_blocks) {}
@@ -269,6 +283,42 @@ TEST_F(SmallHostTest, ReleasesCopiesLeafFirstAndNeverThoseOfAncestors) {
   EXPECT_EQ(tree_.match(chain("SC")).cached(), 1u);
 }
 
+class RatedCopiesTest : public KnowledgeTreeTest {
+ protected:
+  RatedCopiesTest() : KnowledgeTreeTest(7, "adaptive") {}
+
+  // Fills the host: SB, asked for so often, is on the device and copied; SC, asked for twice, and
+  // SE are on the host alone. SF is on the device, the next to go.
+  void fill(int uses_of_b) {
+    for (int i = 0; i < uses_of_b; ++i) use("SB");
+    EXPECT_THAT(told(tree_.replicate(id_of("SB"), true)), ElementsAre("copy S", "copy SB"));
+    use("SC");
+    use("SC");
+    EXPECT_THAT(evict(2), ElementsAre("copy SC", "drop SC"));
+    use("SE");
+    EXPECT_THAT(evict(1), ElementsAre("copy SE", "drop SE"));
+    use("SF");
+  }
+};
+
+TEST_F(RatedCopiesTest, ACopyIsWorthLessThanANodeThatTheHostAloneHas) {
+  fill(2);
+  EXPECT_THAT(evict(2), ElementsAre("release SB", "release SE", "copy SF", "drop SF"));
+  // And makes no room for itself out of such nodes.
+  EXPECT_THAT(told(tree_.replicate(id_of("SB"), true)), IsEmpty());
+}
+
+TEST_F(RatedCopiesTest, TheCopyOfWhatIsWantedFarMoreOftenStays) {
+  fill(16);
+  EXPECT_THAT(evict(2), ElementsAre("release SE", "release SC", "copy SF", "drop SF"));
+}
+
+TEST_F(RatedCopiesTest, TheCopyOfAKeptNodeStays) {
+  fill(2);
+  ASSERT_TRUE(tree_.keep(chain("SB"), true));
+  EXPECT_THAT(evict(2), ElementsAre("release SE", "release SC", "copy SF", "drop SF"));
+}
+
 TEST_F(SmallHostTest, FreesWhereNothingCanBeReleased) {
   use("SA");
   evict_all();
@@ -279,6 +329,17 @@ TEST_F(SmallHostTest, FreesWhereNothingCanBeReleased) {
   EXPECT_EQ(tree_.evictions().freed, 1u);
   EXPECT_EQ(tree_.host_blocks(), 6u);
   tree_.release(waiting);
+}
+
+TEST_F(SmallHostTest, DoesNotEmptyTheHostForACopyThatOtherCopiesLeaveNoRoomFor) {
+  use("TB");
+  EXPECT_THAT(told(tree_.replicate(id_of("TB"), false)), ElementsAre("copy T", "copy TB"));
+  use("TBC");
+  use("TB");
+  EXPECT_THAT(evict(2), ElementsAre("copy TBC", "drop TBC"));
+  use("SA");  // 6 blocks; 3 are free, 2 are TBC's, the others copies
+  EXPECT_THAT(told(tree_.replicate(id_of("SA"), true)), IsEmpty());
+  EXPECT_EQ(tree_.match(chain("TBC")).host, 1u);
 }
 
 TEST_F(SmallHostTest, DoesNotEmptyTheHostForWhatCannotFitThere) {

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <limits>
-#include <string>
+#include <memory>
+#include <string_view>
 
 #include "common/ids.h"
 
@@ -22,13 +24,38 @@ inline bool is_there(Residence residence) { return residence != Residence::kNone
 enum class CandidateKind : uint8_t { kDevice, kHost, kCopy };
 constexpr size_t kCandidateKinds = 3;
 
+// The id of a node's document. There may be millions of nodes, so it takes no more than its length:
+// usual ids are too long to lie inside a std::string.
+class NodeName {
+ public:
+  NodeName& operator=(std::string_view text) {
+    const auto size = static_cast<uint32_t>(text.size());
+    bytes_ = size == 0 ? nullptr : std::make_unique<char[]>(sizeof(size) + size);
+    if (size == 0) return *this;
+    std::memcpy(bytes_.get(), &size, sizeof(size));
+    std::memcpy(bytes_.get() + sizeof(size), text.data(), size);
+    return *this;
+  }
+
+  bool empty() const { return bytes_ == nullptr; }
+  std::string_view view() const {
+    if (empty()) return {};
+    uint32_t size = 0;
+    std::memcpy(&size, bytes_.get(), sizeof(size));
+    return {bytes_.get() + sizeof(size), size};
+  }
+
+ private:
+  std::unique_ptr<char[]> bytes_;  // the length, then the text
+};
+
 // A node of the knowledge tree. The tree's own; outside of it to be read only.
 struct TreeNode {
   static constexpr uint32_t kNoPlace = std::numeric_limits<uint32_t>::max();
 
   SegmentId id;
   TreeNode* parent = nullptr;  // null for a root
-  std::string name;            // of the document; empty for a root
+  NodeName name;               // empty for a root
   double priority = 0;         // of the device while it is there, else of the host
   uint32_t tokens = 0;
   uint32_t blocks = 0;
@@ -42,6 +69,15 @@ struct TreeNode {
   bool kept = false;  // by an operator: goes after all others
   std::array<uint32_t, kCandidateKinds> places{kNoPlace, kNoPlace, kNoPlace};
 };
+
+// On the host alone and not in use; so is all below it, for what is above a node in use is in use.
+inline bool is_alone(const TreeNode& node) {
+  return node.device == Residence::kNone && is_there(node.host) && node.users == 0;
+}
+
+inline bool is_copied(const TreeNode& node) {
+  return node.device == Residence::kReady && is_there(node.host);
+}
 
 inline bool is_nowhere(const TreeNode& node) {
   return !is_there(node.device) && !is_there(node.host);

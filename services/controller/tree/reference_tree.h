@@ -1,169 +1,20 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "services/controller/tree/knowledge_tree.h"
+#include "services/controller/tree/reference_policies.h"
 
-// Plain models of the knowledge tree and its policies, for tests: everything is found by scanning,
-// nothing is kept incrementally. A node is named by its path, one letter a document.
 namespace ragcache::controller {
 
-inline constexpr uint32_t kBlockTokens = 16;
-
-inline SegmentId id_of(const std::string& path) { return SegmentId::root(sha256(path), ""); }
-
-// A letter's rank is the document's length in blocks.
-inline uint32_t blocks_of(const std::string& path) {
-  return 1 + static_cast<uint32_t>(path.back()) % 3;
-}
-inline uint32_t tokens_of(const std::string& path) { return blocks_of(path) * kBlockTokens - 5; }
-
-// "SAB" is the chain S, SA, SAB.
-inline std::vector<SegmentSpec> chain_of(const std::string& path) {
-  std::vector<SegmentSpec> chain;
-  for (size_t depth = 1; depth <= path.size(); ++depth) {
-    const std::string prefix = path.substr(0, depth);
-    chain.push_back({id_of(prefix), tokens_of(prefix)});
-  }
-  return chain;
-}
-
-class ReferencePolicy {
- public:
-  struct Access {
-    std::string path;
-    bool cached;
-    double cost_per_token;
-  };
-
-  explicit ReferencePolicy(size_t history_limit) : history_limit_(history_limit) {}
-  virtual ~ReferencePolicy() = default;
-
-  void request() { requests_.emplace_back(); }
-  void access(const Access& access) {
-    std::erase(departed_, access.path);
-    known_[access.path].push_back({requests_.size(), access});
-    requests_.back().push_back(access.path);
-  }
-  virtual double priority(const std::string& path, Tier tier) const = 0;
-  virtual void evicted(Tier tier, double priority) {
-    clocks_[tier] = std::max(clocks_[tier], priority);
-  }
-  void left(const std::string& path) {
-    if (!known_.contains(path) || std::count(departed_.begin(), departed_.end(), path)) return;
-    departed_.push_back(path);
-    if (departed_.size() <= history_limit_) return;
-    known_.erase(departed_.front());
-    departed_.erase(departed_.begin());
-  }
-  void clear() {
-    known_.clear();
-    departed_.clear();
-  }
-  virtual bool admits(double, double) const { return true; }
-  virtual uint64_t epoch() const { return 0; }
-  size_t known_nodes() const { return known_.size(); }
-
- protected:
-  struct Known {
-    size_t request;
-    Access access;
-  };
-  const std::vector<Known>* known(const std::string& path) const {
-    auto it = known_.find(path);
-    return it == known_.end() ? nullptr : &it->second;
-  }
-
-  const size_t history_limit_;
-  std::vector<std::vector<std::string>> requests_;
-  std::map<std::string, std::vector<Known>> known_;
-  std::vector<std::string> departed_;
-  mutable std::map<Tier, double> clocks_;
-};
-
-class ReferenceLru : public ReferencePolicy {
- public:
-  using ReferencePolicy::ReferencePolicy;
-  // Later requests are used later, and in a request what stands further down.
-  double priority(const std::string& path, Tier) const override {
-    const auto* accesses = known(path);
-    if (accesses == nullptr) return 0;
-    return static_cast<double>(accesses->back().request) * 100 + static_cast<double>(path.size());
-  }
-};
-
-class ReferenceLfu : public ReferencePolicy {
- public:
-  using ReferencePolicy::ReferencePolicy;
-  double priority(const std::string& path, Tier) const override {
-    const auto* accesses = known(path);
-    return accesses == nullptr ? 0 : static_cast<double>(accesses->size());
-  }
-};
-
-class ReferenceGdsf : public ReferencePolicy {
- public:
-  using ReferencePolicy::ReferencePolicy;
-  double priority(const std::string& path, Tier tier) const override {
-    const auto* accesses = known(path);
-    if (accesses == nullptr) return clocks_[tier];
-    return clocks_[tier] +
-           static_cast<double>(accesses->size()) * cost(tokens_of(path)) / tokens_of(path);
-  }
-  static double cost(uint32_t tokens) { return 0.5 + 0.25 * tokens; }
-};
-
-class ReferencePgdsf : public ReferencePolicy {
- public:
-  ReferencePgdsf(size_t history_limit, size_t window)
-      : ReferencePolicy(history_limit), window_(window) {}
-  double priority(const std::string& path, Tier tier) const override {
-    const auto* accesses = known(path);
-    if (accesses == nullptr) return clocks_[tier];
-    double frequency = 0, cost = 0, misses = 0;
-    for (auto it = accesses->rbegin(); it != accesses->rend(); ++it) {
-      if (it->request + window_ > requests_.size()) ++frequency;
-    }
-    for (const Known& each : *accesses) {
-      if (each.access.cached) continue;
-      cost += each.access.cost_per_token;
-      ++misses;
-    }
-    cost = misses > 0 ? cost / misses : ReferenceGdsf::cost(tokens_of(path)) / tokens_of(path);
-    return clocks_[tier] + frequency * cost;
-  }
-
- private:
-  const size_t window_;
-};
-
-// Not a policy that anyone would want: it forbids copies, and changes all priorities every so
-// often.
-class ReferenceFickle : public ReferencePolicy {
- public:
-  static constexpr size_t kEpochRequests = 40;
-
-  using ReferencePolicy::ReferencePolicy;
-  static double priority_of(const SegmentId& id, uint64_t accesses, uint64_t epoch, Tier tier) {
-    const uint64_t salt = accesses * 31 + epoch * 7 + (tier == Tier::kHost ? 3 : 0);
-    return static_cast<double>((id.bytes[0] + id.bytes[1] * 256u) * (2 * salt + 1) % 100);
-  }
-  double priority(const std::string& path, Tier tier) const override {
-    const auto* accesses = known(path);
-    return priority_of(id_of(path), accesses == nullptr ? 0 : accesses->size(), epoch(), tier);
-  }
-  bool admits(double priority, double victim) const override { return priority > victim; }
-  uint64_t epoch() const override { return requests_.size() / kEpochRequests; }
-};
-
+// A plain model of the knowledge tree, for tests: everything is found by scanning, nothing is kept
+// incrementally.
 class ReferenceTree {
  public:
   ReferenceTree(ReferencePolicy& policy, uint32_t host_blocks)
@@ -398,15 +249,15 @@ class ReferenceTree {
            !any_child(path, [](const Node& child) { return there(child.host); }) &&
            !copying_.starts_with(path);
   }
+  int class_of(const std::string& path) const {
+    auto expected = expected_.find(path);
+    const bool wanted = expected != expected_.end() && expected->second > 0;
+    return nodes_.at(path).kept ? 2 : wanted ? 1 : 0;
+  }
   std::optional<std::string> least(Condition condition) const {
     std::optional<std::string> least;
     auto rank = [this](const std::string& path) {
-      auto expected = expected_.find(path);
-      const bool wanted = expected != expected_.end() && expected->second > 0;
-      return std::make_tuple(nodes_.at(path).kept ? 2
-                             : wanted             ? 1
-                                                  : 0,
-                             nodes_.at(path).priority, id_of(path));
+      return std::make_tuple(class_of(path), nodes_.at(path).priority, id_of(path));
     };
     for (const auto& [path, node] : nodes_) {
       if (!(this->*condition)(path, node)) continue;
@@ -433,19 +284,29 @@ class ReferenceTree {
       if (!has_copy) missing.push_back(prefix);
     }
     if (blocks + above > host_total_) return false;
+    const uint32_t releasable = sum([&](const std::string& each, const Node& node) {
+      const bool alone = node.device == Residence::kNone && there(node.host) && node.users == 0;
+      const bool copied = node.device == Residence::kReady && there(node.host);
+      return alone || (release_copies && copied && !path.starts_with(each));
+    });
+    if (host_total_ - host_blocks() + releasable < blocks) return false;
     const double priority = policy_.priority(path, Tier::kHost);
     copying_ = path;
     while (host_blocks() + blocks > host_total_) {
-      if (auto victim = least(&ReferenceTree::may_leave_host)) {
-        const double worth = nodes_.at(*victim).priority;
-        if (!policy_.admits(priority, worth)) break;
-        policy_.evicted(Tier::kHost, worth);
-        drop_host(*victim);
+      const auto victim = least(&ReferenceTree::may_leave_host);
+      const auto copy = release_copies ? least(&ReferenceTree::is_free_copy) : std::nullopt;
+      if (!victim.has_value() && !copy.has_value()) break;
+      if (!victim.has_value() ||
+          (copy.has_value() && class_of(*copy) <= class_of(*victim) &&
+           policy_.outlasts_copy(nodes_.at(*victim).priority, nodes_.at(*copy).priority))) {
+        drop_host(*copy);
         continue;
       }
-      auto copy = release_copies ? least(&ReferenceTree::is_free_copy) : std::nullopt;
-      if (!copy.has_value()) break;
-      drop_host(*copy);
+      const double worth = nodes_.at(*victim).priority;
+      if (!policy_.admits(priority, worth)) break;
+      if (!release_copies && policy_.outlasts_copy(worth, priority)) break;
+      policy_.evicted(Tier::kHost, worth);
+      drop_host(*victim);
     }
     copying_.clear();
     if (host_blocks() + blocks > host_total_) return false;
