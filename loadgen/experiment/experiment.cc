@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <span>
 
 #include "common/status.h"
@@ -13,6 +14,7 @@
 #include "loadgen/experiment/prediction.h"
 #include "loadgen/experiment/server_process.h"
 #include "loadgen/report/progress.h"
+#include "loadgen/report/text_table.h"
 
 namespace ragcache::loadgen {
 namespace {
@@ -47,7 +49,7 @@ class Experiment {
     if (result_.status.ok()) result_.status = failures_;
     for (ExperimentRun& run : result_.runs) {
       auto& outcomes = outcomes_[{run.rate_share, run.contender}];
-      run.summary = summarize(LoadResult{std::move(outcomes), absl::OkStatus()}, 0);
+      run.summary = summarize(LoadResult{std::move(outcomes), run.status}, 0);
       // Rounds begin at the same time, as it were; rates are those of one.
       const auto rounds = static_cast<double>(std::max<size_t>(1, run.round_ttft_ms.size()));
       run.summary.throughput_rps /= rounds;
@@ -91,6 +93,7 @@ class Experiment {
   absl::Status run_rates() {
     std::vector<double> shares = options_.rate_shares;
     std::sort(shares.begin(), shares.end());
+    RAG_RETURN_IF_ERROR(tell_duration(shares));
     for (const double share : shares) {
       const double rate = share * result_.capacity_rps;
       RAG_ASSIGN_OR_RETURN(const std::vector<Duration> at, options_.arrivals(rate));
@@ -104,7 +107,7 @@ class Experiment {
       }
       for (uint32_t round = 0; round < options_.rounds; ++round) {
         for (size_t i = 0; i < contenders_.size(); ++i) {
-          const size_t turn = (i + round) % contenders_.size();
+          const size_t turn = (i + round + first / contenders_.size()) % contenders_.size();
           std::fprintf(stderr, "rate %.3f/s (%.2f of %s), round %u of %u: %s\n", rate, share,
                        options_.baseline.c_str(), round + 1, options_.rounds,
                        contenders_[turn].name.c_str());
@@ -119,6 +122,20 @@ class Experiment {
     return absl::OkStatus();
   }
 
+  // Of the load alone, before hours of it.
+  absl::Status tell_duration(const std::vector<double>& shares) const {
+    double seconds = 0;
+    for (const double share : shares) {
+      RAG_ASSIGN_OR_RETURN(const auto at, options_.arrivals(share * result_.capacity_rps));
+      if (!at.empty()) seconds += to_seconds(at.back());
+    }
+    seconds *= static_cast<double>(contenders_.size() * options_.rounds);
+    if (seconds > 0) {
+      std::fprintf(stderr, "the load takes %.0f min, starts and warm-ups aside\n", seconds / 60);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status run_one(const Contender& contender, const std::vector<Duration>& at,
                        ExperimentRun& run) {
     RAG_RETURN_IF_ERROR(check_interrupted());
@@ -126,11 +143,12 @@ class Experiment {
     RAG_RETURN_IF_ERROR(warm_up(contender));
     RAG_ASSIGN_OR_RETURN(LoadResult load, send(contender, counted_, at));
     const Summary round = summarize(load, 0);
-    std::fprintf(stderr, "  first token after %.0f ms on average, %.2f of the tokens cached\n",
-                 round.ttft_ms.mean, round.token_hit_ratio());
+    std::fprintf(stderr, "  first token after %.0f ms on average, tokens cached: %s\n",
+                 round.ttft_ms.mean, fixed(round.token_hit_ratio(), 2).c_str());
     run.round_ttft_ms.push_back(round.ttft_ms.mean);
     auto& outcomes = outcomes_[{run.rate_share, run.contender}];
     std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
+    run.status.Update(load.status);
     RAG_RETURN_IF_ERROR(load.status);
     if (round.answered == round.requests) return absl::OkStatus();
     const absl::Status failed = absl::UnavailableError(
@@ -239,12 +257,30 @@ class Experiment {
 
 std::optional<double> ExperimentResult::ratio_vs(const ExperimentRun& run,
                                                  const std::string& other) const {
-  for (const ExperimentRun& each : runs) {
-    if (each.contender != other || each.rate_share != run.rate_share) continue;
-    if (run.summary.ttft_ms.mean <= 0 || each.summary.ttft_ms.mean <= 0) return std::nullopt;
-    return each.summary.ttft_ms.mean / run.summary.ttft_ms.mean;
+  const ExperimentRun* const others = find(other, run.rate_share);
+  if (others == nullptr || !run.status.ok() || !others->status.ok()) return std::nullopt;
+  if (run.summary.ttft_ms.mean <= 0 || others->summary.ttft_ms.mean <= 0) return std::nullopt;
+  return others->summary.ttft_ms.mean / run.summary.ttft_ms.mean;
+}
+
+std::vector<double> ExperimentResult::round_ratios_vs(const ExperimentRun& run,
+                                                      const std::string& other) const {
+  std::vector<double> ratios;
+  const ExperimentRun* const others = find(other, run.rate_share);
+  if (others == nullptr) return ratios;
+  const size_t rounds = std::min(run.round_ttft_ms.size(), others->round_ttft_ms.size());
+  for (size_t i = 0; i < rounds; ++i) {
+    if (run.round_ttft_ms[i] <= 0) continue;
+    ratios.push_back(others->round_ttft_ms[i] / run.round_ttft_ms[i]);
   }
-  return std::nullopt;
+  return ratios;
+}
+
+const ExperimentRun* ExperimentResult::find(const std::string& contender, double rate_share) const {
+  const auto it = std::find_if(runs.begin(), runs.end(), [&](const ExperimentRun& run) {
+    return run.contender == contender && run.rate_share == rate_share;
+  });
+  return it == runs.end() ? nullptr : &*it;
 }
 
 absl::StatusOr<ExperimentResult> run_experiment(const std::vector<Contender>& contenders,
@@ -267,10 +303,15 @@ absl::StatusOr<ExperimentResult> run_experiment(const std::vector<Contender>& co
           str_cat("--modes or --engines: has ", contenders[i].name, " twice"));
     }
   }
+  std::set<double> shares;
   for (const double share : options.rate_shares) {
-    if (share > 0 && share <= 100) continue;
-    return absl::InvalidArgumentError(
-        str_cat("--rates: has ", share, ", must be above 0 and at most 100"));
+    if (!(share > 0 && share <= 100)) {
+      return absl::InvalidArgumentError(
+          str_cat("--rates: has ", share, ", must be above 0 and at most 100"));
+    }
+    if (!shares.insert(share).second) {
+      return absl::InvalidArgumentError(str_cat("--rates: has ", share, " twice"));
+    }
   }
   return Experiment(contenders, requests, options).run();
 }

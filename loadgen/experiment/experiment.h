@@ -39,7 +39,7 @@ struct ExperimentOptions {
   std::string baseline;                            // a contender's name
   double capacity_rps = 0;                         // of the baseline; 0: it is measured
   uint64_t capacity_requests = 24;                 // sent at once to measure it
-  uint32_t rounds = 1;                             // 0: nothing is run, only predicted
+  uint32_t rounds = 3;                             // 0: nothing is run, only predicted
   // When the counted requests are sent, at that many a second.
   std::function<absl::StatusOr<std::vector<Duration>>(double rate)> arrivals;
   // Its objective is this many times the baseline's mean time to first token at the lowest rate,
@@ -57,6 +57,7 @@ struct ExperimentRun {
   double rate_share = 0;
   Summary summary;
   std::vector<double> round_ttft_ms;  // means
+  absl::Status status;                // why one of its loads ended early
   std::optional<double> predicted_ttft_ms;
 };
 
@@ -73,8 +74,13 @@ struct ExperimentResult {
   std::map<std::string, Throughput> throughput_at_slo;
   absl::Status status;  // why not all of it ran
 
-  // How many times sooner than `other` the run's contender has its first token at that rate.
+  // How many times sooner than `other` the run's contender has its first token at that rate; none
+  // if either was not run to its end.
   std::optional<double> ratio_vs(const ExperimentRun& run, const std::string& other) const;
+  // The same of each round that both ran.
+  std::vector<double> round_ratios_vs(const ExperimentRun& run, const std::string& other) const;
+  // Null if it is not there.
+  const ExperimentRun* find(const std::string& contender, double rate_share) const;
 };
 
 // Sends the same requests (the warm-up's first, then the counted ones) at the same times to each

@@ -30,7 +30,7 @@ struct ExperimentCommand {
   std::vector<double> rates{0.3, 0.6, 0.9};
   double capacity = 0;
   uint64_t capacity_requests = 24;
-  uint32_t rounds = 1;
+  uint32_t rounds = 3;
   double slo_factor = 5;
   std::string profile;  // measured prefill times; empty: measured first
   std::string json;

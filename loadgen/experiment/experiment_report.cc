@@ -21,12 +21,10 @@ using nlohmann::ordered_json;
 // How many times sooner the first token was to come than `other`'s, by the models.
 std::optional<double> predicted_ratio(const ExperimentResult& result, const ExperimentRun& run,
                                       const std::string& other) {
-  for (const ExperimentRun& each : result.runs) {
-    if (each.contender != other || each.rate_share != run.rate_share) continue;
-    if (!each.predicted_ttft_ms || !run.predicted_ttft_ms || *run.predicted_ttft_ms <= 0) break;
-    return *each.predicted_ttft_ms / *run.predicted_ttft_ms;
-  }
-  return std::nullopt;
+  const ExperimentRun* const others = result.find(other, run.rate_share);
+  if (others == nullptr || !others->predicted_ttft_ms) return std::nullopt;
+  if (!run.predicted_ttft_ms || *run.predicted_ttft_ms <= 0) return std::nullopt;
+  return *others->predicted_ttft_ms / *run.predicted_ttft_ms;
 }
 
 ordered_json or_null(std::optional<double> value) {
@@ -43,26 +41,23 @@ ordered_json run_json(const ExperimentReport& report, const ExperimentResult& re
   json["round_ttft_ms"] = run.round_ttft_ms;
   ordered_json predicted{{"ttft_ms", or_null(run.predicted_ttft_ms)},
                          {"ratio_vs", ordered_json::object()}};
-  json["ratio_vs"] = ordered_json::object();
+  json["ratio_vs"] = json["round_ratio_vs"] = ordered_json::object();
   for (const std::string& other : report.ratios) {
     json["ratio_vs"][other] = or_null(result.ratio_vs(run, other));
+    json["round_ratio_vs"][other] = result.round_ratios_vs(run, other);
     predicted["ratio_vs"][other] = or_null(predicted_ratio(result, run, other));
   }
   if (run.predicted_ttft_ms.has_value()) json["predicted"] = std::move(predicted);
   return json;
 }
 
-std::string cell(std::optional<double> value, int decimals) {
-  return value.has_value() ? fixed(*value, decimals) : "–";
-}
-
-// The mean, and the least and the most of the rounds.
-std::string spread(const ExperimentRun& run) {
-  const auto [least, most] =
-      std::minmax_element(run.round_ttft_ms.begin(), run.round_ttft_ms.end());
-  std::string text = fixed(run.summary.ttft_ms.mean, 0);
-  if (run.round_ttft_ms.size() > 1) {
-    text += str_cat(" (", fixed(*least, 0), "–", fixed(*most, 0), ")");
+// A figure of all rounds together, and the least and the most of the rounds.
+std::string with_spread(std::optional<double> value, const std::vector<double>& rounds,
+                        int decimals) {
+  std::string text = fixed(value, decimals);
+  if (rounds.size() > 1) {
+    const auto [least, most] = std::minmax_element(rounds.begin(), rounds.end());
+    text += str_cat(" (", fixed(*least, decimals), "–", fixed(*most, decimals), ")");
   }
   return text;
 }
@@ -74,9 +69,9 @@ Table prediction_table(const ExperimentReport& report, const ExperimentResult& r
   for (const std::string& other : report.ratios) table.header.push_back("× " + other);
   for (const ExperimentRun& run : result.runs) {
     std::vector<std::string> row{run.contender, fixed(run.rate_share, 2), fixed(run.rate, 3),
-                                 cell(run.predicted_ttft_ms, 0)};
+                                 fixed(run.predicted_ttft_ms, 0)};
     for (const std::string& other : report.ratios) {
-      row.push_back(cell(predicted_ratio(result, run, other), 2));
+      row.push_back(fixed(predicted_ratio(result, run, other), 2));
     }
     table.rows.push_back(std::move(row));
   }
@@ -97,10 +92,10 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
   table.header.push_back("errors");
   for (const ExperimentRun& run : result.runs) {
     const Summary& summary = run.summary;
-    std::vector<std::string> row{run.contender,
+    std::vector<std::string> row{run.status.ok() ? run.contender : run.contender + ", in part",
                                  fixed(run.rate_share, 2),
                                  fixed(run.rate, 3),
-                                 spread(run),
+                                 with_spread(summary.ttft_ms.mean, run.round_ttft_ms, 0),
                                  fixed(summary.ttft_ms.p50, 0),
                                  fixed(summary.ttft_ms.p90, 0),
                                  fixed(summary.ttft_ms.p99, 0),
@@ -109,8 +104,9 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
                                  fixed(summary.document_hit_ratio(), 3),
                                  fixed(summary.ceiling(), 2)};
     for (const std::string& other : report.ratios) {
-      row.push_back(cell(result.ratio_vs(run, other), 2));
-      row.push_back(cell(predicted_ratio(result, run, other), 2));
+      row.push_back(
+          with_spread(result.ratio_vs(run, other), result.round_ratios_vs(run, other), 2));
+      row.push_back(fixed(predicted_ratio(result, run, other), 2));
     }
     row.push_back(std::to_string(summary.requests - summary.answered));
     table.rows.push_back(std::move(row));

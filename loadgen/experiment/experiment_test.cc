@@ -14,6 +14,7 @@ namespace {
 using fakes::FakeOpenAi;
 using fakes::FakeStream;
 using std::chrono::milliseconds;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
@@ -39,6 +40,7 @@ class ExperimentTest : public testing::Test {
 
   static ExperimentOptions options(uint64_t warm_up, uint64_t counted) {
     ExperimentOptions made{.warm_up = warm_up, .requests = counted, .baseline = "slow"};
+    made.rounds = 1;
     made.rate_shares = {0.5, 1};
     made.capacity_rps = 1000;
     made.arrivals = [counted](double rate) -> absl::StatusOr<std::vector<Duration>> {
@@ -78,6 +80,7 @@ TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {
     EXPECT_EQ(run.summary.requests, 4u);
     EXPECT_EQ(run.summary.answered, 4u);
     EXPECT_EQ(run.round_ttft_ms.size(), 2u);
+    EXPECT_THAT(result->round_ratios_vs(run, run.contender), ElementsAre(1, 1));
     // Two requests, the second after 2 or 1 ms, of which even the quick one takes 5.
     EXPECT_LT(run.summary.throughput_rps, 2 / 0.006);
   }
@@ -150,6 +153,12 @@ TEST_F(ExperimentTest, KeepsWhatItHasWhenOneFails) {
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("quick at 500 requests/s"));
   ASSERT_GE(result->runs.size(), 1u);
   EXPECT_EQ(result->runs[0].summary.answered, 4u);
+  EXPECT_TRUE(result->runs[0].summary.complete);
+  if (result->runs.size() > 1) {
+    EXPECT_FALSE(result->runs[1].summary.complete);
+    EXPECT_THAT(result->runs[1].summary.stopped_because, HasSubstr("2 requests failed"));
+    EXPECT_FALSE(result->ratio_vs(result->runs[1], "slow").has_value());
+  }
   // Nothing that fails meets the objective.
   if (result->throughput_at_slo.contains("quick")) {
     EXPECT_EQ(result->throughput_at_slo.at("quick").rps, 0);
@@ -201,6 +210,8 @@ TEST_F(ExperimentTest, SaysWhatCannotBe) {
   other = options(1, 1);
   other.rate_shares = {0.3, 0};
   EXPECT_THAT(message(other), HasSubstr("--rates: has 0"));
+  other.rate_shares = {0.3, 0.6, 0.3};
+  EXPECT_THAT(message(other), HasSubstr("--rates: has 0.3 twice"));
   const std::vector<Contender> twice{contenders[0], contenders[0]};
   EXPECT_THAT(std::string(run_experiment(twice, requests(5), options(1, 1)).status().message()),
               HasSubstr("slow twice"));
@@ -230,9 +241,12 @@ TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {
   EXPECT_DOUBLE_EQ(run["scheduling_us"]["p99"], 12);
   EXPECT_DOUBLE_EQ(run["search_not_overlapped_ms"], 1.5);
   EXPECT_TRUE(run["throughput_rps"].is_number());
-  EXPECT_TRUE(run["document_hit_ratio"].is_number());
+  EXPECT_TRUE(run["document_hit_ratio"].is_null());  // it told of none
   EXPECT_GT(run["ratio_vs"]["none"], 1);
   EXPECT_TRUE(run["ratio_vs"]["gpu-lru"].is_null());
+  EXPECT_EQ(run["round_ratio_vs"]["none"].size(), 1u);
+  EXPECT_GT(run["round_ratio_vs"]["none"][0], 1);
+  EXPECT_TRUE(run["round_ratio_vs"]["gpu-lru"].empty());
   EXPECT_TRUE(json["throughput_at_slo"]["ragcache"].is_number());
   EXPECT_TRUE(json["environment"].contains("commit"));
 }

@@ -174,10 +174,12 @@ std::string Workbench::state_dir() const {
 
 absl::Status Workbench::prepare() {
   const std::vector<std::string> one_tier{"--host-memory-mib", "0"};
-  if (!material_.workload.documents.empty()) {
+  if (command_.rounds > 0 && !material_.workload.documents.empty()) {
     RAG_ASSIGN_OR_RETURN(const Contender server, ragcache("prepare", one_tier));
     RAG_ASSIGN_OR_RETURN(const auto process, start(server, interrupts_));
-    RAG_RETURN_IF_ERROR(RagServer(server.url, "").ingest(material_.workload.documents));
+    RAG_RETURN_IF_ERROR(RagServer(server.url, "").ingest(material_.workload.documents, [this] {
+      return interrupts_.check();
+    }));
   }
   std::string profile = command_.profile;
   if (profile.empty()) {
@@ -247,6 +249,9 @@ ExperimentReport Workbench::report(const std::string& title) const {
   fact("documents", std::to_string(tokens.size()));
   fact("documents of a request", std::to_string(command_.top_k));
   fact("warm-up, requests", str_cat(command_.warm_up, ", ", command_.requests));
+  if (const uint64_t left_out = material_.workload.left_out; left_out > 0) {
+    fact("requests left out, too long", std::to_string(left_out));
+  }
   fact("seed", std::to_string(command_.workload.seed));
   fact("arrivals", command_.arrivals.process);
   fact("threads of each server", std::to_string(threads_));

@@ -34,8 +34,8 @@ class Workbench {
   // Of every server.
   uint32_t threads() const { return threads_; }
 
-  // Ingests the documents and has the engine measure its prefill times, by a server that runs for
-  // no longer than that.
+  // Ingests the documents, if a server is to have them, and has the engine measure its prefill
+  // times, by a server that runs for no longer than that.
   absl::Status prepare();
   // After prepare().
   const controller::PrefillCost& prefill_cost() const { return *prefill_cost_; }

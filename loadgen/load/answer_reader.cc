@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,23 +14,21 @@ namespace {
 
 using nlohmann::json;
 
-struct CountField {
+template <typename T>
+struct Field {
   std::string_view path;
-  uint32_t Outcome::*member;
+  T Outcome::*member;
 };
-constexpr CountField kCounts[] = {
+constexpr Field<uint32_t> kCounts[] = {
     {"/usage/prompt_tokens", &Outcome::prompt_tokens},
     {"/usage/completion_tokens", &Outcome::completion_tokens},
+};
+constexpr Field<std::optional<uint32_t>> kCachedCounts[] = {
     {"/usage/prompt_tokens_details/cached_tokens", &Outcome::cached_tokens},
     {"/usage/prompt_tokens_details/cached_documents", &Outcome::cached_documents},
     {"/timings/cache_n", &Outcome::cached_tokens},  // llama.cpp's server
 };
-
-struct TimeField {
-  std::string_view path;
-  double Outcome::*member;
-};
-constexpr TimeField kTimes[] = {
+constexpr Field<double> kTimes[] = {
     {"/timings/search_ms", &Outcome::search_ms},
     {"/timings/queue_ms", &Outcome::queue_ms},
     {"/timings/scheduling_us", &Outcome::scheduling_us},
@@ -90,16 +89,18 @@ class ChunkHandler {
 
  private:
   bool number(double value) {
-    for (const CountField& field : kCounts) {
-      if (path_ == field.path) {
-        outcome_.*field.member =
-            static_cast<uint32_t>(std::clamp(value, 0.0, static_cast<double>(UINT32_MAX)));
-      }
-    }
-    for (const TimeField& field : kTimes) {
+    const auto count =
+        static_cast<uint32_t>(std::clamp(value, 0.0, static_cast<double>(UINT32_MAX)));
+    put(kCounts, count);
+    put(kCachedCounts, count);
+    put(kTimes, value);
+    return true;
+  }
+
+  void put(const auto& fields, auto value) {
+    for (const auto& field : fields) {
       if (path_ == field.path) outcome_.*field.member = value;
     }
-    return true;
   }
 
   Outcome& outcome_;

@@ -50,10 +50,10 @@ struct Outcome {
   std::string text;                    // of the answer
   std::vector<std::string> documents;  // ids that retrieval found or the request named
 
-  // What the server told; 0 if nothing.
+  // What the server told; 0, or none, if nothing.
   uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens = 0;
-  uint32_t cached_documents = 0;
+  std::optional<uint32_t> cached_tokens;
+  std::optional<uint32_t> cached_documents;
   uint32_t completion_tokens = 0;
   double search_ms = 0;
   double queue_ms = 0;

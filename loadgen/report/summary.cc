@@ -1,6 +1,7 @@
 #include "loadgen/report/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -11,8 +12,17 @@ using Json = nlohmann::ordered_json;
 
 double to_ms(Duration duration) { return to_seconds(duration) * 1e3; }
 
-double ratio(uint64_t part, uint64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+std::optional<double> ratio(std::optional<uint64_t> part, uint64_t whole) {
+  if (!part.has_value() || whole == 0) return std::nullopt;
+  return static_cast<double>(*part) / static_cast<double>(whole);
+}
+
+void add(std::optional<uint64_t>& sum, std::optional<uint32_t> part) {
+  if (part.has_value()) sum = sum.value_or(0) + *part;
+}
+
+Json or_null(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
 Json to_json(const Statistics& figures) {
@@ -21,8 +31,17 @@ Json to_json(const Statistics& figures) {
 
 }  // namespace
 
-double Summary::token_hit_ratio() const { return ratio(cached_tokens, prompt_tokens); }
-double Summary::document_hit_ratio() const { return ratio(cached_documents, documents); }
+std::optional<double> Summary::token_hit_ratio() const {
+  return ratio(cached_tokens, prompt_tokens);
+}
+std::optional<double> Summary::document_hit_ratio() const {
+  return ratio(cached_documents, documents);
+}
+std::optional<double> Summary::ceiling() const {
+  const std::optional<double> cached = token_hit_ratio();
+  if (!cached.has_value()) return std::nullopt;
+  return 1 / (1 - *cached);
+}
 
 Summary summarize(const LoadResult& result, size_t warm_up) {
   Summary summary;
@@ -56,10 +75,10 @@ Summary summarize(const LoadResult& result, size_t warm_up) {
     queue_ms.push_back(outcome.queue_ms);
     scheduling_us.push_back(outcome.scheduling_us);
     summary.prompt_tokens += outcome.prompt_tokens;
-    summary.cached_tokens += outcome.cached_tokens;
+    add(summary.cached_tokens, outcome.cached_tokens);
     summary.completion_tokens += outcome.completion_tokens;
     summary.documents += outcome.documents.size();
-    summary.cached_documents += outcome.cached_documents;
+    add(summary.cached_documents, outcome.cached_documents);
   }
   if (end > begin) {
     summary.seconds = to_seconds(end - begin);
@@ -89,9 +108,9 @@ Json to_json(const Summary& summary) {
       {"e2e_ms", to_json(summary.e2e_ms)},
       {"throughput_rps", summary.throughput_rps},
       {"output_tokens_per_s", summary.output_tokens_per_s},
-      {"token_hit_ratio", summary.token_hit_ratio()},
-      {"document_hit_ratio", summary.document_hit_ratio()},
-      {"ceiling", summary.ceiling()},
+      {"token_hit_ratio", or_null(summary.token_hit_ratio())},
+      {"document_hit_ratio", or_null(summary.document_hit_ratio())},
+      {"ceiling", or_null(summary.ceiling())},
       {"scheduling_us", {{"p50", summary.scheduling_us.p50}, {"p99", summary.scheduling_us.p99}}},
       {"search_ms", to_json(summary.search_ms)},
       {"queue_ms", to_json(summary.queue_ms)},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "loadgen/load/load.h"
@@ -33,15 +34,17 @@ struct Summary {
   Statistics queue_ms;
   Statistics scheduling_us;
   uint64_t prompt_tokens = 0;
-  uint64_t cached_tokens = 0;
   uint64_t completion_tokens = 0;
   uint64_t documents = 0;
-  uint64_t cached_documents = 0;
+  // None if it never did.
+  std::optional<uint64_t> cached_tokens;
+  std::optional<uint64_t> cached_documents;
 
-  double token_hit_ratio() const;
-  double document_hit_ratio() const;
+  // None where the server told no such thing, and of documents where there are none.
+  std::optional<double> token_hit_ratio() const;
+  std::optional<double> document_hit_ratio() const;
   // How many times faster all could be at most, if what was cached took no time.
-  double ceiling() const { return 1 / (1 - token_hit_ratio()); }
+  std::optional<double> ceiling() const;
 };
 
 // Leaves out the first `warm_up` requests.
@@ -50,7 +53,8 @@ Summary summarize(const LoadResult& result, size_t warm_up);
 // {"requests","complete","stopped_because","errors":{kind:n},"ttft_ms":{"mean","p50","p90","p99"},
 //  "tpot_ms","e2e_ms","throughput_rps","output_tokens_per_s","token_hit_ratio",
 //  "document_hit_ratio","ceiling","scheduling_us":{"p50","p99"},"search_ms","queue_ms",
-//  "client_delay_ms":{"p50","p99","max"}}; a ceiling without bound is null
+//  "client_delay_ms":{"p50","p99","max"}}; a ceiling without bound and what the server did not tell
+//  are null
 nlohmann::ordered_json to_json(const Summary& summary);
 
 }  // namespace ragcache::loadgen

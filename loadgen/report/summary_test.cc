@@ -83,12 +83,28 @@ TEST(Summary, CountsFailuresByKindAndMeasuresOnlyAnswers) {
   EXPECT_EQ(json["ttft_ms"]["p99"], 10);
 }
 
+TEST(Summary, TellsAServerThatReusesNothingFromOneThatDoesNotSay) {
+  Outcome silent = answered(0, 0, 10, 20);
+  silent.cached_tokens = silent.cached_documents = std::nullopt;
+  const auto untold = to_json(summarize({.outcomes = {silent}}, 0));
+  EXPECT_TRUE(untold["token_hit_ratio"].is_null());
+  EXPECT_TRUE(untold["document_hit_ratio"].is_null());
+  EXPECT_TRUE(untold["ceiling"].is_null());
+
+  Outcome cold = silent;
+  cold.cached_tokens = 0;
+  const auto told = to_json(summarize({.outcomes = {cold}}, 0));
+  EXPECT_EQ(told["token_hit_ratio"], 0.0);
+  EXPECT_TRUE(told["document_hit_ratio"].is_null());
+  EXPECT_EQ(told["ceiling"], 1.0);
+}
+
 TEST(Summary, IsFiniteWithoutAnswers) {
   const auto json = to_json(summarize({}, 5));
   EXPECT_EQ(json["requests"], 0);
   EXPECT_EQ(json["throughput_rps"], 0.0);
-  EXPECT_EQ(json["token_hit_ratio"], 0.0);
-  EXPECT_EQ(json["ceiling"], 1.0);
+  EXPECT_TRUE(json["token_hit_ratio"].is_null());
+  EXPECT_TRUE(json["ceiling"].is_null());
   EXPECT_EQ(json["ttft_ms"]["p50"], 0.0);
 }
 

@@ -54,4 +54,8 @@ std::string fixed(double value, int decimals) {
   return text;
 }
 
+std::string fixed(std::optional<double> value, int decimals) {
+  return value.has_value() ? fixed(*value, decimals) : "–";
+}
+
 }  // namespace ragcache::loadgen

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct Table {
 // The table in columns for a terminal: names to the left, figures to the right.
 std::string text_table(const Table& table);
 
-// A number with so many decimals.
+// A number with so many decimals; a dash for none.
 std::string fixed(double value, int decimals);
+std::string fixed(std::optional<double> value, int decimals);
 
 }  // namespace ragcache::loadgen

@@ -31,9 +31,11 @@ http::ClientRequest post(const char* target, const char* content_type, std::stri
 
 }  // namespace
 
-absl::Status RagServer::ingest(std::span<const CorpusDocument> documents) const {
+absl::Status RagServer::ingest(std::span<const CorpusDocument> documents,
+                               const std::function<absl::Status()>& interrupted) const {
   Progress progress("documents ingested", documents.size());
   for (size_t done = 0; done < documents.size();) {
+    if (interrupted) RAG_RETURN_IF_ERROR(interrupted());
     const auto some =
         documents.subspan(done, std::min(kDocumentsOfARequest, documents.size() - done));
     std::string lines;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,8 +20,10 @@ class RagServer {
   RagServer(std::string url, std::string api_key)
       : url_(std::move(url)), api_key_(std::move(api_key)) {}
 
-  // Adds the documents, or replaces those of the same ids. Shows its progress.
-  absl::Status ingest(std::span<const CorpusDocument> documents) const;
+  // Adds the documents, or replaces those of the same ids. Shows its progress; ends once
+  // `interrupted`, if given, is not OK.
+  absl::Status ingest(std::span<const CorpusDocument> documents,
+                      const std::function<absl::Status()>& interrupted = {}) const;
 
   // What retrieval finds, best first.
   absl::StatusOr<std::vector<CorpusDocument>> search(const std::string& query,

@@ -134,11 +134,12 @@ Table figure_table(const RunReport& report) {
   add("requests", str_cat(summary.requests));
   add("answered", str_cat(summary.answered));
   for (const auto& [kind, count] : summary.errors) add(str_cat("failed: ", kind), str_cat(count));
+  if (report.left_out > 0) add("left out, too long", str_cat(report.left_out));
   add("throughput, requests/s", fixed(summary.throughput_rps, 3));
   add("output, tokens/s", fixed(summary.output_tokens_per_s, 1));
   add("token hit ratio", fixed(summary.token_hit_ratio(), 3));
   add("document hit ratio", fixed(summary.document_hit_ratio(), 3));
-  add("ceiling at that token hit ratio", fixed(summary.ceiling(), 2) + "x");
+  add("ceiling at that token hit ratio", fixed(summary.ceiling(), 2));
   const AnswerQuality& quality = report.quality;
   if (quality.recall) add("recall of the right document", fixed(*quality.recall, 3));
   if (quality.exact) add("right answers, exact", fixed(*quality.exact, 3));
@@ -186,6 +187,7 @@ RunReport make_run_report(const Workload& workload,
   RunReport report;
   report.workload = workload.name;
   report.substituted = workload.substituted;
+  report.left_out = workload.left_out;
   report.seed = seed;
   report.warm_up = warm_up;
   report.summary = summarize(result, warm_up);
@@ -201,6 +203,7 @@ RunReport make_run_report(const Workload& workload,
 
 Json to_json(const RunReport& report) {
   Json json{{"workload", report.workload}, {"substituted", report.substituted},
+            {"left_out", report.left_out},
             {"endpoint", report.endpoint}, {"arrivals", report.arrivals},
             {"rate", report.rate},         {"seed", report.seed},
             {"warm_up", report.warm_up}};

@@ -24,6 +24,7 @@ struct AnswerQuality {
 struct RunReport {
   std::string workload;
   bool substituted = false;  // its texts were made up
+  uint64_t left_out = 0;     // its requests with too long prompts
   std::string endpoint;
   std::string arrivals;
   double rate = 0;  // requests a second, in the mean
@@ -42,7 +43,7 @@ RunReport make_run_report(const Workload& workload,
                           const std::vector<std::vector<std::string>>& documents,
                           const LoadResult& result, uint64_t warm_up, uint64_t seed);
 
-// {"workload","substituted","endpoint","arrivals","rate","seed","warm_up", what a summary has,
+// {"workload","substituted","left_out","endpoint","arrivals","rate","seed","warm_up", what a summary has,
 //  "skew":{"top_share","cached_share","ceiling","uniform":{…}},"retrieval_recall","answer_exact",
 //  "answer_f1","environment"}; what is not known is not there
 nlohmann::ordered_json to_json(const RunReport& report);

@@ -9,13 +9,13 @@ import tempfile
 import threading
 import unittest
 
-from server import BIN, DEADLINE_S, EMBEDDING_MODEL, MODEL
+from server import BIN, DEADLINE_S, EMBEDDING_MODEL, MODEL, facts
 
 LOADGEN = BIN.parent / "ragcache-loadgen"
 # Documents as long as answers are short: what is cached must show.
 WORKLOAD = ["--workload", "zipf", "--zipf-documents", "6", "--zipf-min-tokens", "150",
             "--zipf-max-tokens", "250", "--max-tokens", "2", "--top-k", "2", "--warm-up", "8",
-            "--requests", "10", "--rates", "0.5", "--capacity-requests", "4"]
+            "--requests", "10", "--rates", "0.5", "--rounds", "1", "--capacity-requests", "4"]
 
 
 def loadgen(*arguments, code=0):
@@ -54,6 +54,60 @@ class Echo(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def write_profile(folder):
+    profile = folder / "profile.json"
+    profile.write_text(json.dumps({"cached_tokens": [0, 1000], "new_tokens": [1, 1000],
+                                   "seconds": [0.01, 2, 0.02, 4]}))
+    return profile
+
+
+class Retrieval(unittest.TestCase):
+    """What stands on documents that an encoder finds."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name)
+        self.documents = facts(count=6, sentences=4)
+        self.asked = [self.documents[place % 6] for place in range(12)]
+        for name, rows in (("passages", self.documents), ("questions", [
+                {"question": f"Who counted {document['title']}?", "passage": document["id"],
+                 "answers": ["keeper"]} for document in self.asked])):
+            (self.path / f"{name}.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows))
+
+    def test_modes_are_compared_on_found_documents(self):
+        report = json.loads(loadgen(
+            "compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL, "--workload",
+            "squad", "--data", self.path, "--max-tokens", "1", "--modes", "none,ragcache",
+            "--warm-up", "4", "--requests", "8", "--rates", "0.5", "--rounds", "2",
+            "--capacity-requests", "2", "--device-share", "0.9", "--profile",
+            write_profile(self.path), "--json", "-").stdout)
+        self.assertTrue(report["complete"], report)
+        self.assertEqual(report["facts"]["documents"], "6")
+        runs = {run["mode"]: run for run in report["runs"]}
+        self.assertEqual([run["requests"] for run in runs.values()], [16, 16])
+        self.assertEqual(runs["none"]["document_hit_ratio"], 0)
+        # Twelve questions on six documents, two of them each.
+        self.assertGreater(runs["ragcache"]["document_hit_ratio"], 0.3)
+        self.assertGreater(runs["ragcache"]["search_not_overlapped_ms"], 0)
+        self.assertEqual(len(runs["ragcache"]["round_ratio_vs"]["none"]), 2)
+
+    def test_what_was_found_is_recorded_and_replayed(self):
+        loadgen("record", "--corpus", self.path / "passages.jsonl", "--questions",
+                f"asked={self.path / 'questions.jsonl'}", "--embedding-model", EMBEDDING_MODEL,
+                "--model", MODEL, "--top-k", "2", "--out", self.path)
+        trace = self.path / "asked.jsonl"
+        found = [json.loads(line)["documents"] for line in trace.read_text().splitlines()]
+        self.assertEqual([len(documents) for documents in found], [2] * 12)
+        self.assertEqual([documents[0]["id"] for documents in found],
+                         [document["id"] for document in self.asked])
+        replay = json.loads(loadgen("policy", "--trace", trace, "--sizes", "1", "--policies",
+                                    "lru", "--json", "-").stdout)
+        # The second time that each is asked for, both of its documents are cached.
+        self.assertGreaterEqual(replay["runs"][0]["token_hit_ratio"], 0.4)
+
+
 class Compare(unittest.TestCase):
 
     @classmethod
@@ -64,11 +118,8 @@ class Compare(unittest.TestCase):
         cls.json = cls.path / "compare.json"
         cls.html = cls.path / "compare.html"
         cls.plots = cls.path / "plots"
-        profile = cls.path / "profile.json"
-        profile.write_text(json.dumps({"cached_tokens": [0, 1000], "new_tokens": [1, 1000],
-                                       "seconds": [0.01, 2, 0.02, 4]}))
-        cls.options = ["--work-dir", cls.path / "work", "--profile", profile, "--device-share",
-                       "0.7"]
+        cls.options = ["--work-dir", cls.path / "work", "--profile", write_profile(cls.path),
+                       "--device-share", "0.7"]
         cls.done = experiment("compare", *cls.options, "--json", cls.json, "--report", cls.html,
                               "--plots", cls.plots)
 
@@ -113,6 +164,7 @@ class Compare(unittest.TestCase):
         self.assertEqual([run["errors"] for run in runs.values()], [{}, {}])
         self.assertLess(runs["ragcache"]["ratio_vs"]["echo"], 1)
         self.assertGreater(runs["ragcache"]["token_hit_ratio"], 0.1)
+        self.assertIsNone(runs["echo"]["token_hit_ratio"], "it does not say")
         # Warm-up and counted requests; a prompt is its segments, one after another.
         self.assertEqual(len(Echo.prompts), 18)
         self.assertTrue(all(300 < len(prompt) < 700 for prompt in Echo.prompts))

@@ -95,7 +95,7 @@ class Reports(unittest.TestCase):
     def test_the_prompt_may_hold_the_documents_and_the_way_be_openais(self):
         report = self.answers_all(self.server.url + "/v1", **ZIPF, retrieval="before", requests=4,
                                   api="ragcache", rate=8)
-        self.assertEqual(report["document_hit_ratio"], 0)
+        self.assertIsNone(report["document_hit_ratio"], "the server knows of no documents")
 
     def test_a_server_that_hangs_is_named(self):
         load = Load(self.server.url, **ZIPF, ingest=True, requests=400, rate=10, timeout=1.5,
