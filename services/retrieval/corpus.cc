@@ -83,20 +83,24 @@ absl::Status Corpus::publish(std::span<const BuiltDocument> documents,
                              std::span<const Metadata> metadata) {
   {
     RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
-    std::vector<VectorId> added, replaced;
+    std::vector<VectorId> replaced;
     std::vector<DocumentWriter::Stored> stored;
     for (const BuiltDocument& document : documents) {
       RAG_ASSIGN_OR_RETURN(
           stored.emplace_back(),
           writer.put(number_, document.document, document.cut, document.pieces, document.vectors));
-      const DocumentWriter::Stored& put = stored.back();
-      added.insert(added.end(), put.vectors.begin(), put.vectors.end());
-      replaced.insert(replaced.end(), put.replaced.begin(), put.replaced.end());
+      const std::vector<VectorId>& old = stored.back().replaced;
+      replaced.insert(replaced.end(), old.begin(), old.end());
     }
     for (size_t i = 0; i < stored.size(); ++i) metadata_->add(stored[i].vectors, metadata[i]);
-    const absl::Status status = writer.commit();
-    metadata_->remove(status.ok() ? replaced : added);
-    RAG_RETURN_IF_ERROR(status);
+    if (absl::Status status = writer.commit(); !status.ok()) {
+      // The store gives the same vectors to what it stores next.
+      for (size_t i = 0; i < stored.size(); ++i) {
+        metadata_->withdraw(stored[i].vectors, metadata[i]);
+      }
+      return status;
+    }
+    metadata_->remove(replaced);
   }
   router_.committed(number_, store_.last_sequence(number_));
   return absl::OkStatus();

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/asio/thread_pool.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +25,25 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
+
+// While it is there, this process can write to no file.
+class FullDisk {
+ public:
+  FullDisk() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &limit_), 0);
+    rlimit none = limit_;
+    none.rlim_cur = 0;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  }
+  ~FullDisk() {
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*const handler_)(int);
+  rlimit limit_ = {};
+};
 
 class CorpusTest : public ::testing::Test {
  protected:
@@ -293,6 +314,25 @@ TEST_F(CorpusTest, FindsOnlyWhatTheFilterAllows) {
   EXPECT_EQ(corpus->erase(std::vector<std::string>{"bees"}).value(), 1u);
   EXPECT_THAT(search(*corpus, "x", 9, only("lang", Filter::Operator::kIn, std::string("en"))),
               ElementsAre("tides"));
+}
+
+// What comes next gets the vectors of what could not be committed.
+TEST_F(CorpusTest, ForgetsTheMetadataOfWhatCouldNotBeCommitted) {
+  auto corpus = open(folder_);
+  DocumentText bees = kDocuments[0];
+  bees.metadata = R"({"lang":"de"})";
+  const auto expect_full = [&] {
+    const FullDisk full;
+    EXPECT_EQ(corpus->upsert(std::vector{bees}, {}).status().code(),
+              absl::StatusCode::kUnavailable);
+  };
+  const Filter german = {.conditions = {{"lang", Filter::Operator::kIn, {std::string("de")}}}};
+  expect_full();
+  upsert(*corpus, {kDocuments[1]});
+  EXPECT_THAT(search(*corpus, "x", 9, german), IsEmpty());
+  expect_full();
+  upsert(*corpus, {bees});
+  EXPECT_THAT(search(*corpus, "x", 9, german), ElementsAre("bees"));
 }
 
 TEST_F(CorpusTest, KeepsCorporaApartAndOverARestart) {

@@ -1,5 +1,6 @@
 #include "services/retrieval/filter/metadata_index.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -27,6 +28,24 @@ void MetadataIndex::add(std::span<const int64_t> vectors, const Metadata& metada
       if (!vectors.empty() && !posting.empty() && posting.back() == vectors.back()) continue;
       posting.insert(posting.end(), vectors.begin(), vectors.end());
     }
+  }
+}
+
+void MetadataIndex::withdraw(std::span<const int64_t> vectors, const Metadata& metadata) {
+  if (vectors.empty()) return;
+  const std::unique_lock lock(mutex_);
+  for (const int64_t vector : vectors) live_.erase(vector);
+  live_count_ -= vectors.size();
+  const auto cut = [&](Posting& posting) {
+    posting.erase(std::ranges::lower_bound(posting, vectors.front()), posting.end());
+    return posting.empty();
+  };
+  for (const MetadataField& field : metadata) {
+    Field& known = fields_[field.name];
+    for (const MetadataValue& value : field.values) {
+      if (cut(known.by_value[value])) known.by_value.erase(value);
+    }
+    if (cut(known.any)) fields_.erase(field.name);
   }
 }
 

@@ -21,8 +21,12 @@ namespace ragcache::retrieval {
 // Any thread.
 class MetadataIndex {
  public:
-  // REQUIRES: vectors are ascending, and greater than all that were ever added.
+  // REQUIRES: vectors are ascending, and greater than all that were ever added, but for what was
+  // withdrawn.
   void add(std::span<const int64_t> vectors, const Metadata& metadata);
+  // Takes back an add() of the same, whose vectors may come again with other metadata. REQUIRES:
+  // none has been removed; all that was added since is withdrawn too.
+  void withdraw(std::span<const int64_t> vectors, const Metadata& metadata);
   // Vectors that are not there are none of its business.
   void remove(std::span<const int64_t> vectors);
 

@@ -120,15 +120,28 @@ TEST(MetadataIndex, SelectsWhatTheFilterMeans) {
   MetadataIndex index;
   std::map<int64_t, Metadata> model;
   std::vector<std::vector<int64_t>> documents;
+  const auto make_metadata = [&] {
+    Metadata metadata;
+    for (char field = 'f'; field < 'i'; ++field) {
+      if (random() % 2 == 0) continue;
+      MetadataField& made = metadata.emplace_back(std::string(1, field));
+      for (uint64_t n = 1 + random() % 3; n > 0; --n) made.values.push_back(value());
+    }
+    return metadata;
+  };
   int64_t next = 1;
   for (int round = 0; round < 6000; ++round) {
     if (random() % 5 < 3) {
-      Metadata metadata;
-      for (char field = 'f'; field < 'i'; ++field) {
-        if (random() % 2 == 0) continue;
-        MetadataField& made = metadata.emplace_back(std::string(1, field));
-        for (uint64_t n = 1 + random() % 3; n > 0; --n) made.values.push_back(value());
+      // Before it comes what does not stay, with the same vectors.
+      std::vector<Metadata> withdrawn(random() % 3);
+      for (size_t i = 0; i < withdrawn.size(); ++i) {
+        withdrawn[i] = make_metadata();
+        index.add(std::vector{next + 2 + static_cast<int64_t>(i)}, withdrawn[i]);
       }
+      for (size_t i = 0; i < withdrawn.size(); ++i) {
+        index.withdraw(std::vector{next + 2 + static_cast<int64_t>(i)}, withdrawn[i]);
+      }
+      const Metadata metadata = make_metadata();
       std::vector<int64_t>& vectors = documents.emplace_back();
       for (uint64_t n = 1 + random() % 3; n > 0; --n) vectors.push_back(next += 1 + random() % 2);
       index.add(vectors, metadata);
