@@ -70,39 +70,37 @@ absl::StatusOr<Corpus::Ingested> Corpus::upsert(std::span<const DocumentText> do
     RAG_ASSIGN_OR_RETURN(metadata.emplace_back(), parse_metadata(documents[i].metadata));
     orders.push_back({.document = documents[i], .cut = cut_});
   }
-  if (orders.empty()) return ingested;
-  RAG_ASSIGN_OR_RETURN(const DocumentBuilder::Built built,
-                       builder_.build(std::move(orders), std::move(stop)));
-  RAG_RETURN_IF_ERROR(publish(built.documents, metadata));
-  ingested.tokens = built.tokens;
-  for (const BuiltDocument& document : built.documents) ingested.pieces += document.pieces.size();
+  if (!orders.empty()) {
+    RAG_ASSIGN_OR_RETURN(const DocumentBuilder::Built built,
+                         builder_.build(std::move(orders), std::move(stop)));
+    RAG_RETURN_IF_ERROR(publish(built.documents, metadata));
+    ingested.tokens = built.tokens;
+    for (const BuiltDocument& document : built.documents) ingested.pieces += document.pieces.size();
+  }
+  // Also what another call has stored may still be on its way to the shards.
+  router_.committed(number_, store_.last_sequence(number_));
   return ingested;
 }
 
 absl::Status Corpus::publish(std::span<const BuiltDocument> documents,
                              std::span<const Metadata> metadata) {
-  {
-    RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
-    std::vector<VectorId> replaced;
-    std::vector<DocumentWriter::Stored> stored;
-    for (const BuiltDocument& document : documents) {
-      RAG_ASSIGN_OR_RETURN(
-          stored.emplace_back(),
-          writer.put(number_, document.document, document.cut, document.pieces, document.vectors));
-      const std::vector<VectorId>& old = stored.back().replaced;
-      replaced.insert(replaced.end(), old.begin(), old.end());
-    }
-    for (size_t i = 0; i < stored.size(); ++i) metadata_->add(stored[i].vectors, metadata[i]);
-    if (absl::Status status = writer.commit(); !status.ok()) {
-      // The store gives the same vectors to what it stores next.
-      for (size_t i = 0; i < stored.size(); ++i) {
-        metadata_->withdraw(stored[i].vectors, metadata[i]);
-      }
-      return status;
-    }
-    metadata_->remove(replaced);
+  RAG_ASSIGN_OR_RETURN(DocumentWriter writer, store_.begin_write());
+  std::vector<VectorId> replaced;
+  std::vector<DocumentWriter::Stored> stored;
+  for (const BuiltDocument& document : documents) {
+    RAG_ASSIGN_OR_RETURN(
+        stored.emplace_back(),
+        writer.put(number_, document.document, document.cut, document.pieces, document.vectors));
+    const std::vector<VectorId>& old = stored.back().replaced;
+    replaced.insert(replaced.end(), old.begin(), old.end());
   }
-  router_.committed(number_, store_.last_sequence(number_));
+  for (size_t i = 0; i < stored.size(); ++i) metadata_->add(stored[i].vectors, metadata[i]);
+  if (absl::Status status = writer.commit(); !status.ok()) {
+    // The store gives the same vectors to what it stores next.
+    for (size_t i = 0; i < stored.size(); ++i) metadata_->withdraw(stored[i].vectors, metadata[i]);
+    return status;
+  }
+  metadata_->remove(replaced);
   return absl::OkStatus();
 }
 

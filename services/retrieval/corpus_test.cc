@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <boost/asio/thread_pool.hpp>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +48,62 @@ class FullDisk {
   rlimit limit_ = {};
 };
 
+// Makes a change only when the router next asks what it has, which it does every second.
+class LateShard final : public Shard {
+ public:
+  explicit LateShard(std::shared_ptr<Shard> shard) : shard_(std::move(shard)) {}
+
+  // Until a change has come.
+  void wait_for_change() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return change_.has_value(); });
+  }
+
+  void bind(const ShardBinding& binding, Duration timeout,
+            Done<std::vector<IndexState>> done) override {
+    std::optional<Change> change;
+    {
+      const std::lock_guard lock(mutex_);
+      change.swap(change_);
+    }
+    shard_->bind(binding, timeout, std::move(done));
+    if (change.has_value()) {
+      shard_->apply(std::move(change->batch), change->timeout, std::move(change->done));
+    }
+  }
+  void create(const IndexKey& key, std::shared_ptr<const IndexSpec> spec, Duration timeout,
+              Done<IndexState> done) override {
+    shard_->create(key, std::move(spec), timeout, std::move(done));
+  }
+  void drop(const IndexKey& key, Duration timeout, Done<IndexState> done) override {
+    shard_->drop(key, timeout, std::move(done));
+  }
+  void apply(ChangeBatch batch, Duration timeout, Done<IndexState> done) override {
+    const std::lock_guard lock(mutex_);
+    change_.emplace(std::move(batch), timeout, std::move(done));
+    changed_.notify_all();
+  }
+  void search(std::shared_ptr<const ShardQuery> query, Duration timeout, std::stop_token stop,
+              Done<ShardHits> done) override {
+    shard_->search(std::move(query), timeout, std::move(stop), std::move(done));
+  }
+
+ private:
+  struct Change {
+    Change(ChangeBatch batch_in, Duration timeout_in, Done<IndexState> done_in)
+        : batch(std::move(batch_in)), timeout(timeout_in), done(std::move(done_in)) {}
+
+    ChangeBatch batch;
+    Duration timeout;
+    Done<IndexState> done;
+  };
+
+  const std::shared_ptr<Shard> shard_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Change> change_;  // guarded by mutex_
+};
+
 class CorpusTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -77,11 +136,17 @@ class CorpusTest : public ::testing::Test {
         LocalShard::open({.folder = folder + "/shard", .replace_foreign = true}, opened->pool);
     EXPECT_TRUE(shard.ok()) << shard.status();
     opened->shard = *std::move(shard);
+    std::shared_ptr<Shard> endpoint = opened->shard;
+    if (is_late_) {
+      auto late = std::make_shared<LateShard>(std::move(endpoint));
+      late_ = late.get();
+      endpoint = std::move(late);
+    }
     const Corpora::Options options = {
         .index = {.kind = IndexOptions::Kind::kAuto, .dimension = embedder_->dimension()},
         .chunk = chunk,
         .readers = 4};
-    auto corpora = Corpora::open(folder, options, format_, *embedder_, {{{"shard", opened->shard}}},
+    auto corpora = Corpora::open(folder, options, format_, *embedder_, {{{"shard", endpoint}}},
                                  opened->pool, opened->registry);
     EXPECT_TRUE(corpora.ok()) << corpora.status();
     opened->corpora = *std::move(corpora);
@@ -138,6 +203,8 @@ class CorpusTest : public ::testing::Test {
   std::string folder_;
   std::shared_ptr<const PromptFormat> format_;
   std::weak_ptr<LocalShard> shard_;
+  bool is_late_ = false;  // the shard of what is opened from here on
+  LateShard* late_ = nullptr;
 };
 
 Embedder* CorpusTest::embedder_ = nullptr;
@@ -244,6 +311,17 @@ TEST_F(CorpusTest, TakesTheLaterOfTwoAndSkipsWhatIsThere) {
   // Also when the later is what is stored.
   upsert(*corpus, {{"a", "", "another"}, {"a", "", "the second text"}});
   EXPECT_EQ(get(*corpora, *corpus, "a").at(0).text, "the second text");
+}
+
+// The second call stores nothing, but what the first one stored is not found yet.
+TEST_F(CorpusTest, FindsWhatIsAcknowledgedThoughAnotherCallHasStoredIt) {
+  is_late_ = true;
+  auto corpus = open(folder_);
+  auto first = std::async(std::launch::async, [&] { return corpus->upsert(kDocuments, {}); });
+  late_->wait_for_change();
+  EXPECT_EQ(upsert(*corpus, kDocuments).tokens, 0u);
+  EXPECT_THAT(search(*corpus, "the moon", 9), SizeIs(3));
+  EXPECT_TRUE(first.get().ok());
 }
 
 TEST_F(CorpusTest, FindsThePiecesOfALongDocumentAndReplacesThemTogether) {
