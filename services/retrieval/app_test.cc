@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -479,6 +480,28 @@ TEST_F(RetrievalApp, RefusesTextsThatItCannotEmbed) {
   EXPECT_THAT(embed({}), HasSubstr("texts: 0, must be 1..1000"));
   EXPECT_THAT(embed({"a", ""}), HasSubstr("texts[1]: is empty"));
   EXPECT_THAT(embed({std::string(65537, 'x')}), HasSubstr("texts[0]: 65537 bytes, at most 65536"));
+}
+
+TEST_F(RetrievalApp, SearchesWhileAllPlacesForUploadsAreTaken) {
+  start();
+  v1::UpsertDocumentsRequest request;
+  *request.add_items() = encyclopedia()[0];
+  v1::UpsertDocumentsResponse response;
+  std::deque<grpc::ClientContext> contexts(64);
+  std::vector<decltype(stub_->UpsertDocuments(&contexts[0]))> silent;
+  for (grpc::ClientContext& context : contexts) {
+    silent.push_back(stub_->UpsertDocuments(&context));
+    ASSERT_TRUE(silent.back()->Write(request));
+    ASSERT_TRUE(silent.back()->Read(&response));
+  }
+  const grpc::Status refused = upsert({encyclopedia()[1]}).status;
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("too many uploads at once: at most 64; try"));
+  EXPECT_THAT(found("flowers", 9), ElementsAre("bees"));
+  for (const auto& stream : silent) {
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+  }
 }
 
 TEST_F(RetrievalApp, StopsACancelledIngest) {

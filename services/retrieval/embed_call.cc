@@ -16,7 +16,7 @@ grpc::ServerUnaryReactor* Service::Embed(grpc::CallbackServerContext*,
 }
 
 EmbedCall::EmbedCall(Service& service, const v1::EmbedRequest& request, v1::EmbedResponse& response)
-    : service_(service), slot_(service), response_(response) {
+    : service_(service), slot_(service.calls()), response_(response) {
   if (const absl::Status status = check(request); !status.ok()) {
     Finish(to_grpc_status(status));
     return;

@@ -13,7 +13,7 @@
 namespace ragcache::retrieval {
 
 SearchCall::SearchCall(Service& service, const v1::SearchRequest& request, Duration timeout)
-    : service_(service), slot_(service), timeout_(timeout), started_(steady_now()) {
+    : service_(service), slot_(service.calls()), timeout_(timeout), started_(steady_now()) {
   if (absl::Status status = read(request); !status.ok()) {
     Finish(to_grpc_status(status));
     return;

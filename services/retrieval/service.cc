@@ -40,13 +40,13 @@ absl::StatusOr<std::vector<std::string>> checked_ids(
 
 }  // namespace
 
-CallSlot::CallSlot(Service& service) : service_(service), number_(++service.calls_) {}
-CallSlot::~CallSlot() { --service_.calls_; }
+CallSlot::CallSlot(CallPlaces& places) : places_(places), number_(++places.taken) {}
+CallSlot::~CallSlot() { --places_.taken; }
 
 absl::Status CallSlot::status() const {
-  if (number_ <= Limits::kCalls) return absl::OkStatus();
+  if (number_ <= places_.max) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      str_cat("too many calls at once: at most ", Limits::kCalls, "; try again later"));
+      str_cat("too many ", places_.kind, " at once: at most ", places_.max, "; try again later"));
 }
 
 Service::Service(Corpora& corpora, Embedder& embedder, Metrics& metrics,
@@ -80,7 +80,7 @@ grpc::ServerUnaryReactor* Service::run_unary(grpc::CallbackServerContext* contex
                                              boost::asio::thread_pool& pool,
                                              std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  auto slot = std::make_unique<CallSlot>(*this);
+  auto slot = std::make_unique<CallSlot>(calls_);
   if (!slot->status().ok()) {
     reactor->Finish(to_grpc_status(slot->status()));
     return reactor;

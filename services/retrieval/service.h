@@ -4,6 +4,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
 #include "services/retrieval/corpora.h"
@@ -26,6 +27,15 @@ struct Limits {
   static constexpr uint32_t kListDocumentsDefault = 100;
   // Calls being worked on or waiting for a thread; more end as RESOURCE_EXHAUSTED.
   static constexpr int kCalls = 1024;
+  // Uploads are counted apart: they last as long as their clients like.
+  static constexpr int kUploads = 64;
+};
+
+// The places for calls of a kind.
+struct CallPlaces {
+  const std::string_view kind;
+  const int max;
+  std::atomic<int> taken = 0;
 };
 
 // RetrievalService over the corpora. gRPC's threads copy, post and return; the work is done on two
@@ -69,12 +79,12 @@ class Service final : public v1::RetrievalService::CallbackService {
   Corpora& corpora() { return corpora_; }
   Embedder& embedder() { return embedder_; }
   Metrics& metrics() { return metrics_; }
+  CallPlaces& calls() { return calls_; }
+  CallPlaces& uploads() { return uploads_; }
   boost::asio::thread_pool& search_pool() { return search_pool_; }
   boost::asio::thread_pool& write_pool() { return write_pool_; }
 
  private:
-  friend class CallSlot;
-
   // Answers by `work`, a function that gives a Status, on a thread of the pool.
   grpc::ServerUnaryReactor* run_unary(grpc::CallbackServerContext* context,
                                       boost::asio::thread_pool& pool,
@@ -86,16 +96,17 @@ class Service final : public v1::RetrievalService::CallbackService {
   Metrics& metrics_;
   const std::string embedding_model_;
 
-  std::atomic<int> calls_ = 0;
+  CallPlaces calls_{.kind = "calls", .max = Limits::kCalls};
+  CallPlaces uploads_{.kind = "uploads", .max = Limits::kUploads};
 
   boost::asio::thread_pool& search_pool_;
   boost::asio::thread_pool write_pool_;
 };
 
-// One of the service's places for calls, held as long as a call is worked on.
+// One of the places for calls, held as long as a call is worked on.
 class CallSlot {
  public:
-  explicit CallSlot(Service& service);
+  explicit CallSlot(CallPlaces& places);
   ~CallSlot();
   CallSlot(const CallSlot&) = delete;
   CallSlot& operator=(const CallSlot&) = delete;
@@ -104,7 +115,7 @@ class CallSlot {
   absl::Status status() const;
 
  private:
-  Service& service_;
+  CallPlaces& places_;
   const int number_;
 };
 

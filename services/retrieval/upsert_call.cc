@@ -57,7 +57,7 @@ std::string named(const std::string& id) {
 
 }  // namespace
 
-UpsertCall::UpsertCall(Service& service) : service_(service), slot_(service) {
+UpsertCall::UpsertCall(Service& service) : service_(service), slot_(service.uploads()) {
   if (const absl::Status status = slot_.status(); !status.ok()) {
     Finish(to_grpc_status(status));
     return;
