@@ -51,7 +51,10 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add("header_timeout_ms", &config.limits.header_timeout_ms,
             {.unit = "ms", .min = 1, .max = 3'600'000, .doc = "for a request's header to arrive"});
   table.add("body_timeout_ms", &config.limits.body_timeout_ms,
-            {.unit = "ms", .min = 1, .max = 3'600'000, .doc = "without a byte of a body"});
+            {.unit = "ms",
+             .min = 1,
+             .max = 3'600'000,
+             .doc = "without a byte of a body, or a message of a gRPC upload"});
   table.add("write_timeout_ms", &config.limits.write_timeout_ms,
             {.unit = "ms", .min = 1, .max = 3'600'000, .doc = "for a client to take one write"});
   table.add("idle_timeout_ms", &config.limits.idle_timeout_ms,

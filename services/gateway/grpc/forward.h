@@ -1,17 +1,21 @@
 #pragma once
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
+#include "common/strings.h"
 #include "services/gateway/services.h"
 #include "services/gateway/stubs.h"
 
@@ -42,6 +46,9 @@ class Inbound {
 
   // Counts the call. What its client is told.
   grpc::Status ended(const absl::Status& status) const;
+  // Tells the client this status at once, though it may not have taken what it was sent before, and
+  // ends what is under way with it. The call has to be finished all the same.
+  void cancel(const absl::Status& status) const;
 
  private:
   Services& services_;
@@ -85,11 +92,57 @@ class UnaryForward final : public grpc::ServerUnaryReactor {
   const Convert convert_;
 };
 
+// How long a call waits for its client; then it ends as DEADLINE_EXCEEDED. The call behind, whose
+// reactor is `Upstream`, is held while the alarm is set, so that both are there when it goes off.
+template <typename Upstream>
+class ClientDeadline {
+ public:
+  // `missing` is what the client did not do for `timeout_ms`, the value of `option`.
+  ClientDeadline(const Inbound& inbound, Upstream& upstream, int64_t timeout_ms,
+                 std::string_view option, std::string_view missing)
+      : inbound_(inbound),
+        upstream_(upstream),
+        timeout_ms_(timeout_ms),
+        status_(absl::DeadlineExceededError(
+            str_cat(missing, " for ", timeout_ms, " ms (", option, ")"))) {}
+
+  // From now on, whatever it was before. REQUIRES: upstream is held, or in a reaction of its own.
+  void arm() {
+    upstream_.AddHold();
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(deadline_in(std::chrono::milliseconds(timeout_ms_)), [this](bool expired) {
+      if (expired) {
+        expired_ = true;
+        inbound_.cancel(status_);
+      }
+      upstream_.RemoveHold();  // perhaps the end of this
+    });
+  }
+  void disarm() { alarm_.reset(); }
+
+  // What the call ended with, which may be but a consequence: that it was cancelled.
+  absl::Status end_of(const grpc::Status& upstream) const {
+    return expired_ ? status_ : from_grpc_status(upstream);
+  }
+
+ private:
+  const Inbound& inbound_;
+  Upstream& upstream_;
+  const int64_t timeout_ms_;
+  const absl::Status status_;
+  std::atomic<bool> expired_ = false;
+  std::unique_ptr<grpc::Alarm> alarm_;  // when it goes, its function is called with false
+};
+
 // A call whose answer is a stream.
 template <typename Response>
 class StreamForward : public grpc::ServerWriteReactor<Response> {
  public:
-  explicit StreamForward(Inbound inbound) : inbound_(std::move(inbound)), upstream_(*this) {}
+  explicit StreamForward(Inbound inbound)
+      : inbound_(std::move(inbound)),
+        upstream_(*this),
+        write_deadline_(inbound_, upstream_, inbound_.services().config.limits.write_timeout_ms,
+                        "write_timeout_ms", "the client took nothing of the answer") {}
 
   // `bind` is (context, reactor) -> void, the stub's method.
   template <typename Bind>
@@ -106,6 +159,7 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
   const Inbound& inbound() const { return inbound_; }
 
   void OnWriteDone(bool ok) override {
+    write_deadline_.disarm();
     if (ok) {
       upstream_.StartRead(&response_);
     } else {
@@ -126,12 +180,15 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
     void OnReadDone(bool ok) override {
       if (ok) {
         owner.edit(owner.response_);
+        owner.write_deadline_.arm();
         owner.StartWrite(&owner.response_);
       } else {
         this->RemoveHold();
       }
     }
-    void OnDone(const grpc::Status& status) override { owner.finish(from_grpc_status(status)); }
+    void OnDone(const grpc::Status& status) override {
+      owner.finish(owner.write_deadline_.end_of(status));
+    }
 
     StreamForward& owner;
     grpc::ClientContext context;
@@ -139,6 +196,7 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
 
   const Inbound inbound_;
   Upstream upstream_;
+  ClientDeadline<Upstream> write_deadline_;
   Response response_;
 };
 

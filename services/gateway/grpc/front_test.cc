@@ -10,6 +10,7 @@
 #include "common/strings.h"
 #include "ragcache/gateway/v1/gateway.grpc.pb.h"
 #include "tests/fakes/gateway_fixture.h"
+#include "tests/fakes/raw_client.h"
 
 namespace ragcache::gateway {
 namespace {
@@ -243,6 +244,25 @@ TEST_F(FrontTest, HoldsTheServiceBackWhileTheClientDoesNotRead) {
   EXPECT_EQ(answered.responses.size(), 1000u);
 }
 
+TEST_F(FrontTest, EndsTheAnswerOfAClientThatDoesNotRead) {
+  start({.limits = {.write_timeout_ms = 100}});
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  auto reader = stub_->Chat(&context, chat_request());
+  const auto call = controller_.next_call();
+  ASSERT_NE(call, nullptr);
+  for (int i = 0; i < 400; ++i) call->send(delta(std::string(64 << 10, 'x')));
+  EXPECT_TRUE(call->wait_cancelled());
+  cpb::AnswerResponse response;
+  while (reader->Read(&response)) {
+  }
+  const absl::Status status = from_grpc_status(reader->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), testing::EndsWith("for 100 ms (write_timeout_ms)"));
+  EXPECT_THAT(final_metrics(),
+              HasSubstr("ragcache_grpc_calls_total{code=\"DEADLINE_EXCEEDED\",method=\"Chat\"} 1"));
+}
+
 TEST_F(FrontTest, CarriesIdsAndTenants) {
   const std::string keys =
       (std::filesystem::temp_directory_path() / str_cat("front-keys-", ::getpid())).string();
@@ -347,6 +367,51 @@ TEST_F(FrontTest, KeepsWhatCameBeforeABadDocument) {
     EXPECT_EQ(last.accepted(), 2u);
   }
   EXPECT_EQ(retrieval_.stored(), 2u);
+}
+
+TEST_F(FrontTest, EndsASilentUpload) {
+  start({.limits = {.body_timeout_ms = 300}});
+  for (const bool sends_one : {false, true}) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    auto stream = stub_->UpsertDocuments(&context);
+    rpb::UpsertDocumentsRequest message;
+    *message.add_items() = item("a");
+    rpb::UpsertDocumentsResponse last;
+    if (sends_one) {
+      EXPECT_TRUE(stream->Write(message));
+      EXPECT_TRUE(stream->Read(&last));
+    }
+    EXPECT_FALSE(stream->Read(&last));
+    const absl::Status status = from_grpc_status(stream->Finish());
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()), testing::EndsWith("for 300 ms (body_timeout_ms)"));
+  }
+  EXPECT_TRUE(retrieval_.wait_upsert_cancelled());
+  EXPECT_EQ(retrieval_.stored(), 1u);
+}
+
+// A client that waits for an acknowledgement is not silent.
+TEST_F(FrontTest, LetsAnUploadWaitForRetrieval) {
+  start({.limits = {.header_timeout_ms = 600, .body_timeout_ms = 300}});
+  retrieval_.pause_upserts();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  auto stream = stub_->UpsertDocuments(&context);
+  rpb::UpsertDocumentsRequest message;
+  *message.add_items() = item("a");
+  ASSERT_TRUE(stream->Write(message));
+  // What times out after longer.
+  fakes::RawClient other(app_->port());
+  other.send("GET /livez HTT");
+  EXPECT_THAT(other.read_answer(), HasSubstr("408"));
+  retrieval_.resume_upserts();
+  rpb::UpsertDocumentsResponse last;
+  EXPECT_TRUE(stream->Read(&last));
+  EXPECT_EQ(last.accepted(), 1u);
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&last));
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 // The service ends the call while the client only waits.

@@ -1,3 +1,5 @@
+#include <grpc/grpc.h>
+
 #include <string_view>
 
 #include "common/http/message.h"
@@ -57,6 +59,13 @@ grpc::Status Inbound::ended(const absl::Status& status) const {
                       {"code", code},
                       {"seconds", to_seconds(steady_now() - arrival_)}});
   return to_grpc_status(status);
+}
+
+// TryCancel() would not tell why.
+void Inbound::cancel(const absl::Status& status) const {
+  const grpc::Status told = to_grpc_status(status);
+  grpc_call_cancel_with_status(context_->c_call(), static_cast<grpc_status_code>(told.error_code()),
+                               told.error_message().c_str(), nullptr);
 }
 
 }  // namespace ragcache::gateway

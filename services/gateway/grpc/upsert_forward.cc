@@ -13,7 +13,12 @@ constexpr int kPumps = 2;
 
 }  // namespace
 
-UpsertForward::UpsertForward(Inbound inbound) : inbound_(std::move(inbound)), upstream_(*this) {
+UpsertForward::UpsertForward(Inbound inbound)
+    : inbound_(std::move(inbound)),
+      upstream_(*this),
+      client_deadline_(inbound_, upstream_, inbound_.services().config.limits.body_timeout_ms,
+                       "body_timeout_ms",
+                       "the client sent no documents and took no acknowledgement") {
   if (!inbound_.admission().ok()) {
     Finish(inbound_.ended(inbound_.admission()));
     return;
@@ -23,7 +28,9 @@ UpsertForward::UpsertForward(Inbound inbound) : inbound_(std::move(inbound)), up
   upstream_.AddMultipleHolds(kPumps);
   upstream_.StartRead(&response_);
   upstream_.StartCall();
+  std::lock_guard lock(mutex_);
   StartRead(&request_);
+  watch_client();
 }
 
 void UpsertForward::OnReadDone(bool ok) {
@@ -36,7 +43,9 @@ void UpsertForward::OnReadDone(bool ok) {
   std::lock_guard lock(mutex_);
   if (down_ended_) return;  // and the other pump with it
   failure_ = std::move(failure);
+  passed_on_ += request_.items_size();
   writing_ = true;
+  watch_client();
   if (request_.items().empty() && (!ok || !failure_.ok())) {
     upstream_.StartWritesDone();
   } else {
@@ -60,8 +69,23 @@ absl::Status UpsertForward::check() {
   return absl::OkStatus();
 }
 
+// It is the client's turn to take an acknowledgement, and to send more once all is acknowledged.
+void UpsertForward::watch_client() {
+  const bool reading = !writing_ && !up_ended_;
+  if (!down_ended_ && (acknowledging_ || (reading && acknowledged_ >= passed_on_))) {
+    client_deadline_.arm();
+  } else {
+    client_deadline_.disarm();
+  }
+}
+
 void UpsertForward::OnWriteDone(bool ok) {
   if (ok) {
+    {
+      std::lock_guard lock(mutex_);
+      acknowledging_ = false;
+      watch_client();
+    }
     upstream_.StartRead(&response_);
   } else {
     upstream_.context.TryCancel();
@@ -75,6 +99,7 @@ void UpsertForward::end_down() {
   {
     std::lock_guard lock(mutex_);
     down_ended_ = true;
+    watch_client();
     end_up = !writing_ && !std::exchange(up_ended_, true);
   }
   if (end_up) upstream_.RemoveHold();
@@ -83,6 +108,10 @@ void UpsertForward::end_down() {
 
 void UpsertForward::Upstream::OnReadDone(bool ok) {
   if (ok) {
+    std::lock_guard lock(owner.mutex_);
+    owner.acknowledged_ = owner.response_.accepted();
+    owner.acknowledging_ = true;
+    owner.watch_client();
     owner.StartWrite(&owner.response_);
   } else {
     owner.end_down();
@@ -98,6 +127,7 @@ void UpsertForward::Upstream::OnWriteDone(bool ok) {
       } else {
         owner.writing_ = false;
         owner.StartRead(&owner.request_);
+        owner.watch_client();
       }
       return;
     }
@@ -117,7 +147,7 @@ void UpsertForward::Upstream::OnWritesDoneDone(bool) {
 }
 
 void UpsertForward::Upstream::OnDone(const grpc::Status& status) {
-  absl::Status told = from_grpc_status(status);
+  absl::Status told = owner.client_deadline_.end_of(status);
   if (told.ok()) {
     std::lock_guard lock(owner.mutex_);
     told = owner.failure_;

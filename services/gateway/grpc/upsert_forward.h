@@ -7,7 +7,8 @@
 namespace ragcache::gateway {
 
 // RagService.UpsertDocuments: two pumps. Documents go up message by message, checked; those before
-// a bad one still go, and the call then fails naming it. Acknowledgements come down.
+// a bad one still go, and the call then fails naming it. Acknowledgements come down. A client may
+// take its time only while the service is at work on what it has sent.
 class UpsertForward final : public grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
                                                            retrieval::v1::UpsertDocumentsResponse> {
  public:
@@ -34,6 +35,7 @@ class UpsertForward final : public grpc::ServerBidiReactor<retrieval::v1::Upsert
 
   // Cuts the message before its first bad document and tells what is wrong with that.
   absl::Status check();
+  void watch_client();  // REQUIRES: mutex_ held
   void end_down();
 
   const Inbound inbound_;
@@ -42,9 +44,13 @@ class UpsertForward final : public grpc::ServerBidiReactor<retrieval::v1::Upsert
   retrieval::v1::UpsertDocumentsResponse response_;
   uint64_t taken_ = 0;  // documents of earlier messages
 
-  std::mutex mutex_;      // guards what follows
-  absl::Status failure_;  // of a document
-  bool writing_ = false;  // to the service
+  std::mutex mutex_;  // guards what follows
+  ClientDeadline<Upstream> client_deadline_;
+  uint64_t passed_on_ = 0;  // documents
+  uint64_t acknowledged_ = 0;
+  absl::Status failure_;        // of a document
+  bool writing_ = false;        // to the service
+  bool acknowledging_ = false;  // to the client
   bool up_ended_ = false;
   bool down_ended_ = false;
 };
