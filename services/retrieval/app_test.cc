@@ -468,16 +468,19 @@ TEST_F(RetrievalApp, SearchesOneCorpusByFilterAndByEmbedding) {
   EXPECT_EQ(info().documents(), 1u);
 }
 
-TEST_F(RetrievalApp, RefusesTextsThatItCannotEmbed) {
+TEST_F(RetrievalApp, EmbedsAsManyTextsAsTheGatewayTakesAndNamesWhatItCannotEmbed) {
   start();
+  v1::EmbedResponse response;
   const auto embed = [&](const std::vector<std::string>& texts) {
     grpc::ClientContext context;
     v1::EmbedRequest request;
     request.mutable_texts()->Add(texts.begin(), texts.end());
-    v1::EmbedResponse response;
     return stub_->Embed(&context, request, &response).error_message();
   };
-  EXPECT_THAT(embed({}), HasSubstr("texts: 0, must be 1..1000"));
+  EXPECT_EQ(embed(std::vector<std::string>(2048, "a")), "");
+  EXPECT_EQ(response.embeddings_size(), 2048);
+  EXPECT_THAT(embed(std::vector<std::string>(2049, "a")), HasSubstr("texts: 2049, must be"));
+  EXPECT_THAT(embed({}), HasSubstr("texts: 0, must be 1..2048"));
   EXPECT_THAT(embed({"a", ""}), HasSubstr("texts[1]: is empty"));
   EXPECT_THAT(embed({std::string(65537, 'x')}), HasSubstr("texts[0]: 65537 bytes, at most 65536"));
 }

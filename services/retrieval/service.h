@@ -22,7 +22,7 @@ struct Limits {
   static constexpr size_t kTextBytes = 2 << 20;
   static constexpr int kItemsPerMessage = 1000;
   static constexpr int kIdsPerMessage = 1000;
-  static constexpr int kTextsPerMessage = 1000;  // to embed
+  static constexpr int kTextsPerMessage = 2048;  // to embed; as the gateway's
   static constexpr uint32_t kListDocuments = 1000;
   static constexpr uint32_t kListDocumentsDefault = 100;
   // Calls being worked on or waiting for a thread; more end as RESOURCE_EXHAUSTED.
