@@ -5,6 +5,7 @@
 
 #include "common/config/options.h"
 #include "common/http/server.h"
+#include "services/gateway/request/limits.h"
 
 namespace ragcache::gateway {
 
@@ -76,7 +77,7 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add("stop_grace_ms", &config.stop_grace_ms,
             {.unit = "ms", .min = 0, .max = 3'600'000, .doc = "for open requests when stopping"});
   table.add("max_document_bytes", &config.max_document_bytes,
-            {.unit = "bytes", .min = 1024, .max = 16 << 20, .doc = "one document as JSON"});
+            {.unit = "bytes", .min = 1024, .max = kMaxTextBytes, .doc = "one document as JSON"});
   table.add("admin_key", &config.admin_key,
             {.doc = "if set, /admin wants it as `Authorization: Bearer`"});
   table.add("api_keys_file", &config.api_keys_file,

@@ -188,7 +188,7 @@ absl::Status check_list(rpb::ListDocumentsRequest& request) {
 
 template <typename Request>
 absl::Status check_ids(const Request& request) {
-  RAG_RETURN_IF_ERROR(check_document_ids("ids", request.ids()));
+  RAG_RETURN_IF_ERROR(check_stored_ids("ids", request.ids()));
   return check_corpus("corpus", request.corpus());
 }
 

@@ -47,5 +47,15 @@ TEST(DocumentId, MustBePrintableUtf8OfABoundedLength) {
   }
 }
 
+TEST(DocumentId, OfAPieceIsLookedUpHoweverLongItsDocumentsIs) {
+  const std::string longest(256, 'x');
+  EXPECT_TRUE(check_stored_id("id", longest + "#4294967295").ok());
+  EXPECT_FALSE(check_document_id("id", longest + "#1").ok());
+  for (const char* more : {"y", "#", "#a", "#1a", "##1", "#12345678901"}) {
+    EXPECT_FALSE(check_stored_id("id", longest + more).ok()) << more;
+  }
+  EXPECT_TRUE(check_stored_id("id", "#1").ok());
+}
+
 }  // namespace
 }  // namespace ragcache::gateway

@@ -46,7 +46,7 @@ template <typename Request>
 absl::StatusOr<Request> parse_one(const http::Request& http_request) {
   Request request;
   const std::string& id = *http::find_parameter(http_request.path_values, "id");
-  RAG_RETURN_IF_ERROR(check_document_id("id", id));
+  RAG_RETURN_IF_ERROR(check_stored_id("id", id));
   request.add_ids(id);
   RAG_ASSIGN_OR_RETURN(*request.mutable_corpus(), corpus_parameter(http_request));
   return request;
@@ -67,7 +67,7 @@ absl::StatusOr<pb::DeleteDocumentsRequest> parse_delete(const nlohmann::json& bo
     }
     request.add_ids(id.get_ref<const std::string&>());
   }
-  RAG_RETURN_IF_ERROR(check_document_ids("ids", request.ids()));
+  RAG_RETURN_IF_ERROR(check_stored_ids("ids", request.ids()));
   RAG_ASSIGN_OR_RETURN(*request.mutable_corpus(), corpus_parameter(http_request));
   RAG_ASSIGN_OR_RETURN(auto corpus, fields.text("corpus", 1));
   if (corpus) {

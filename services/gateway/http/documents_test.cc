@@ -271,6 +271,8 @@ TEST_F(DocumentsTest, GetsAndDeletesByAnyId) {
             (json{{"id", id}, {"object", "document"}, {"deleted", true}}));
   EXPECT_EQ(send("GET", path).status, 404u);
   EXPECT_EQ(send("DELETE", path).status, 404u);
+  // As the ids of a long document's pieces are.
+  EXPECT_EQ(send("GET", "/v1/documents/" + std::string(256, 'x') + "%231").status, 404u);
 }
 
 TEST_F(DocumentsTest, TheLaterOfTwoDocumentsOfOneIdWins) {

@@ -148,7 +148,7 @@ absl::Status fill_retrieval(v1::RagOptions& rag, const RagLimits& limits,
     return invalid_field("rag.documents", str_cat("must hold at most ", limits.max_top_k,
                                                   " ids, not ", rag.documents_size()));
   }
-  RAG_RETURN_IF_ERROR(check_document_ids("rag.documents", rag.documents()));
+  RAG_RETURN_IF_ERROR(check_stored_ids("rag.documents", rag.documents()));
   *retrieval.mutable_document_ids() = std::move(*rag.mutable_documents());
   return absl::OkStatus();
 }

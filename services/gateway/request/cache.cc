@@ -59,7 +59,7 @@ absl::Status check_cache_path(std::string_view name, const v1::UpdateCachePathsR
   if (count == 0 || static_cast<uint32_t>(count) > limits.max_top_k) {
     return invalid_field(name, str_cat("must hold 1 to ", limits.max_top_k, " ids, not ", count));
   }
-  return check_document_ids(name, path.documents());
+  return check_stored_ids(name, path.documents());
 }
 
 absl::StatusOr<std::vector<pb::AnswerRequest>> to_answers(

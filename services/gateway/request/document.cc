@@ -35,6 +35,17 @@ absl::Status check_metadata_value(const std::string& name, const json& value) {
   return check_bytes(name, value.get_ref<const std::string&>(), 0, kMaxFieldTextBytes);
 }
 
+// "guide.md" of the piece "guide.md#3"; any other id as it is.
+std::string_view document_of(std::string_view id) {
+  constexpr size_t kMaxDigits = 10;
+  const size_t mark = id.rfind('#');
+  if (mark == 0 || mark == std::string_view::npos) return id;
+  const std::string_view number = id.substr(mark + 1);
+  const bool is_piece = !number.empty() && number.size() <= kMaxDigits &&
+                        number.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_piece ? id.substr(0, mark) : id;
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -53,13 +64,17 @@ absl::Status check_document_id(std::string_view name, std::string_view id) {
   return absl::OkStatus();
 }
 
-absl::Status check_document_ids(std::string_view name,
+absl::Status check_stored_id(std::string_view name, std::string_view id) {
+  return check_document_id(name, document_of(id));
+}
+
+absl::Status check_stored_ids(std::string_view name,
                                 const google::protobuf::RepeatedPtrField<std::string>& ids) {
   if (ids.empty() || ids.size() > kMaxIds) {
     return invalid_field(name, str_cat("must hold 1 to ", kMaxIds, " ids, not ", ids.size()));
   }
   for (int i = 0; i < ids.size(); ++i) {
-    RAG_RETURN_IF_ERROR(check_document_id(str_cat(name, "[", i, "]"), ids[i]));
+    RAG_RETURN_IF_ERROR(check_stored_id(str_cat(name, "[", i, "]"), ids[i]));
   }
   return absl::OkStatus();
 }

@@ -17,9 +17,12 @@ using DocumentItem = retrieval::v1::UpsertDocumentsRequest::Item;
 // Whether `text` is well-formed UTF-8.
 bool is_utf8(std::string_view text);
 
+// Of a document that is uploaded.
 absl::Status check_document_id(std::string_view name, std::string_view id);
-absl::Status check_document_ids(std::string_view name,
-                                const google::protobuf::RepeatedPtrField<std::string>& ids);
+// Of what is looked up: a document, or a piece, whose id is the document's and "#3".
+absl::Status check_stored_id(std::string_view name, std::string_view id);
+absl::Status check_stored_ids(std::string_view name,
+                              const google::protobuf::RepeatedPtrField<std::string>& ids);
 
 // 1 to 64 of a-z, 0-9, '-', '_', '.'; empty means the default corpus.
 absl::Status check_corpus(std::string_view name, std::string_view corpus);

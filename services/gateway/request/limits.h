@@ -27,6 +27,7 @@ inline constexpr double kMaxTokenBias = 100;
 inline constexpr size_t kMaxCorpusBytes = 64;
 inline constexpr size_t kMaxDocumentIdBytes = 256;
 inline constexpr size_t kMaxTitleBytes = 4096;
+inline constexpr size_t kMaxTextBytes = 2 << 20;  // retrieval's own bound
 inline constexpr int kMaxIds = 1000;
 inline constexpr uint32_t kDefaultPage = 100;
 inline constexpr uint32_t kMaxPage = 1000;
