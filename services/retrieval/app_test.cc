@@ -318,6 +318,28 @@ TEST_F(RetrievalApp, NamesTheFieldTheBoundAndTheDocument) {
   EXPECT_TRUE(search(std::string(60000, 'x'), 1, response).ok());
 }
 
+TEST_F(RetrievalApp, AsksForFewerDocumentsIfTheyDoNotFitIntoAMessage) {
+  config_.chunk_tokens = 0;
+  config_.chunk_overlap_tokens = 0;
+  start();
+  // With its tokens a document takes 4 MiB of the answer.
+  std::string text;
+  for (int i = 0; i < 1 << 20; ++i) text += "a ";
+  std::vector<Item> items;
+  for (int i = 0; i < 17; ++i) items.push_back(item(str_cat("d", i), "", text));
+  const Upserted upserted = upsert(items, 1);
+  ASSERT_TRUE(upserted.status.ok()) << upserted.status.error_message();
+
+  v1::SearchResponse response;
+  const grpc::Status too_many = search("a", 17, response);
+  EXPECT_EQ(too_many.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(too_many.error_message(), HasSubstr("top_k: the documents make an answer of "));
+  EXPECT_TRUE(search("a", 5, response).ok());
+  v1::GetDocumentsResponse got;
+  EXPECT_THAT(get(std::vector<std::string>(17, "d0"), got).error_message(),
+              HasSubstr("ids: the documents make an answer of "));
+}
+
 // Every search sees each document once, in its old version or its new one.
 TEST_F(RetrievalApp, SearchesWhileDocumentsAreReplaced) {
   start();

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/server.h"
 #include "common/status.h"
 #include "common/strings.h"
 
@@ -98,6 +99,14 @@ void to_message(const Corpus& corpus, v1::Corpus& message) {
   message.set_documents(record.documents);
   message.set_pieces(record.pieces);
   message.set_index_kind(std::string(corpus.index_kind()));
+}
+
+absl::Status check_length(const google::protobuf::Message& answer, std::string_view field) {
+  const size_t bytes = answer.ByteSizeLong();
+  if (bytes <= kMaxMessageBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(str_cat(field, ": the documents make an answer of ", bytes,
+                                            " bytes, at most ", kMaxMessageBytes,
+                                            "; ask for fewer"));
 }
 
 absl::StatusOr<CorpusSettings> settings_from(const v1::Corpus& message) {

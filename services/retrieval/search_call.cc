@@ -111,6 +111,7 @@ absl::Status SearchCall::fill(const absl::StatusOr<std::vector<FoundDocument>>& 
   response_.set_final(true);
   response_.set_embed_us(to_us(embed_time));
   response_.set_search_us(to_us(search_time));
+  RAG_RETURN_IF_ERROR(check_length(response_, "top_k"));
   service_.metrics().embed_seconds.Observe(to_seconds(embed_time));
   service_.metrics().index_seconds.Observe(to_seconds(search_time));
   return absl::OkStatus();

@@ -109,7 +109,7 @@ grpc::ServerUnaryReactor* Service::GetDocuments(grpc::CallbackServerContext* con
       }
     }
     response->set_cache_scope(to_message(corpus->settings().cache_scope));
-    return absl::OkStatus();
+    return check_length(*response, "ids");
   });
 }
 
