@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 
 namespace ragcache::controller {
@@ -11,8 +12,6 @@ namespace {
 constexpr int kMaxMessages = 1024;
 constexpr size_t kMaxPromptBytes = 4 << 20;
 constexpr int kMaxSegments = 256;
-constexpr uint32_t kMaxTopK = 100;
-constexpr int kMaxNamedDocuments = 100;
 constexpr size_t kMaxTenantBytes = 256;
 constexpr uint32_t kMaxChoices = 16;
 constexpr int kMaxStopStrings = 16;
@@ -82,14 +81,16 @@ absl::Status check_raw_prompt(const v1::AnswerRequest& request) {
 }
 
 absl::Status check_retrieval(const v1::Retrieval& retrieval) {
-  RAG_RETURN_IF_ERROR(at_most("rag.documents", retrieval.document_ids_size(), kMaxNamedDocuments));
+  RAG_RETURN_IF_ERROR(
+      at_most("rag.documents", retrieval.document_ids_size(), kMaxRequestDocuments));
   if (!retrieval.enabled()) return absl::OkStatus();
   if (!retrieval.document_ids().empty()) {
     if (retrieval.filter().conditions().empty()) return absl::OkStatus();
     return invalid("rag.filter: is for searches; rag.documents names what is used");
   }
-  if (retrieval.top_k() < 1 || retrieval.top_k() > kMaxTopK) {
-    return invalid("rag.top_k: is ", retrieval.top_k(), ", must be from 1 to ", kMaxTopK);
+  if (retrieval.top_k() < 1 || retrieval.top_k() > kMaxRequestDocuments) {
+    return invalid("rag.top_k: is ", retrieval.top_k(), ", must be from 1 to ",
+                   kMaxRequestDocuments);
   }
   return absl::OkStatus();
 }

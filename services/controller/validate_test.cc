@@ -48,6 +48,13 @@ TEST(Validate, AcceptsWhatIsAtItsBounds) {
   bias.set_bias(-100);
   EXPECT_TRUE(validate(request, kVocabulary).ok()) << validate(request, kVocabulary);
   EXPECT_TRUE(validate(raw(), kVocabulary).ok());
+  // What every gateway's `max_top_k` may allow.
+  v1::Retrieval& retrieval = *request.mutable_retrieval();
+  retrieval.set_enabled(true);
+  retrieval.set_top_k(1000);
+  EXPECT_TRUE(validate(request, kVocabulary).ok()) << validate(request, kVocabulary);
+  for (int i = 0; i < 1000; ++i) retrieval.add_document_ids("d");
+  EXPECT_TRUE(validate(request, kVocabulary).ok()) << validate(request, kVocabulary);
 }
 
 TEST(Validate, NamesFieldAndBoundOfWhatIsWrong) {
@@ -68,12 +75,12 @@ TEST(Validate, NamesFieldAndBoundOfWhatIsWrong) {
       {repeat(1024, "messages { role: ROLE_USER content: 'x' }"),
        "messages: has 1025 items, at most 1024"},
       {"raw_prompt { }", "raw_prompt: comes instead of messages"},
-      {"retrieval { enabled: true }", "rag.top_k: is 0, must be from 1 to 100"},
-      {"retrieval { enabled: true top_k: 101 }", "rag.top_k: is 101"},
+      {"retrieval { enabled: true }", "rag.top_k: is 0, must be from 1 to 1000"},
+      {"retrieval { enabled: true top_k: 1001 }", "rag.top_k: is 1001"},
       {"retrieval { enabled: true document_ids: 'd' filter { conditions { } } }",
        "rag.filter: is for searches"},
-      {"retrieval { " + repeat(101, "document_ids: 'd' ") + "}",
-       "rag.documents: has 101 items, at most 100"},
+      {"retrieval { " + repeat(1001, "document_ids: 'd' ") + "}",
+       "rag.documents: has 1001 items, at most 1000"},
       {"sampling { temperature: nan }", "temperature: is nan, must be from 0 to 2"},
       {"sampling { top_p: 0 }", "top_p: is 0, must be over 0 and at most 1"},
       {"sampling { min_p: -0.5 }", "min_p: is -0.5, must be from 0 to 1"},

@@ -5,6 +5,7 @@
 
 #include "common/config/options.h"
 #include "common/http/server.h"
+#include "common/limits.h"
 #include "services/gateway/request/limits.h"
 
 namespace ragcache::gateway {
@@ -63,10 +64,13 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add("default_top_k", &config.default_top_k,
             {.unit = "documents",
              .min = 1,
-             .max = 1000,
+             .max = kMaxRequestDocuments,
              .doc = "documents of a request that does not say"});
   table.add("max_top_k", &config.max_top_k,
-            {.unit = "documents", .min = 1, .max = 1000, .doc = "documents a request may ask for"});
+            {.unit = "documents",
+             .min = 1,
+             .max = kMaxRequestDocuments,
+             .doc = "documents a request may ask for"});
   table.add("answer_timeout_ms", &config.answer_timeout_ms,
             {.unit = "ms",
              .min = 1,

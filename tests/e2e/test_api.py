@@ -8,7 +8,7 @@ import unittest
 
 import openai
 
-from server import Server, cached_of, text_of, wait_until
+from server import Server, cached_of, chat_body, text_of, wait_until
 
 ANIMALS = [{"id": f"animal-{i}", "title": name, "text": f"The {name} lives in the {place}.",
             "metadata": {"place": place, "legs": legs, "tags": ["animal", place]}}
@@ -22,7 +22,7 @@ class Api(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
+        cls.server = Server(default_top_k=200, max_top_k=500)
         cls.addClassCleanup(cls.server.stop)
         cls.server.ingest(ANIMALS)
         cls.openai = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
@@ -130,6 +130,14 @@ class Api(unittest.TestCase):
         for token in content:
             self.assertEqual(len(token.top_logprobs), 3)
             self.assertAlmostEqual(token.logprob, token.top_logprobs[0].logprob, places=5)
+
+    def test_a_chat_may_ask_for_as_many_documents_as_the_options_allow(self):
+        for rag in ({}, {"top_k": 500}):
+            answer = self.server.chat("Who lives in the forest?", rag=rag, max_tokens=1)
+            self.assertEqual(len(answer["documents"]), len(ANIMALS))
+        status, _ = self.server.request("POST", "/v1/chat/completions",
+                                        chat_body("Who?", rag={"top_k": 501}))
+        self.assertEqual(status, 400)
 
     def test_a_filter_and_a_corpus_choose_the_documents(self):
         answer = self.server.chat("Where does it live?",

@@ -174,6 +174,22 @@ TEST_F(ChatTest, FillsInDefaults) {
   EXPECT_NE(first.sampling().seed(), controller_.last_request().sampling().seed());
 }
 
+TEST_F(ChatTest, TakesAsManyDocumentsAsItsOptionsAllow) {
+  start({.default_top_k = 200, .max_top_k = 500});
+  controller_.script(answer());
+  json request = chat_body();
+  ASSERT_EQ(chat(request).status, 200u);
+  EXPECT_EQ(controller_.last_request().retrieval().top_k(), 200u);
+  request["rag"] = {{"top_k", 500}};
+  ASSERT_EQ(chat(request).status, 200u);
+  EXPECT_EQ(controller_.last_request().retrieval().top_k(), 500u);
+  request["rag"] = {{"documents", std::vector<std::string>(500, "d")}};
+  ASSERT_EQ(chat(request).status, 200u);
+  EXPECT_EQ(controller_.last_request().retrieval().document_ids_size(), 500);
+  request["rag"] = {{"top_k", 501}};
+  EXPECT_EQ(chat(request).status, 400u);
+}
+
 TEST_F(ChatTest, GivesErrorsBeforeTheFirstTextTheirStatus) {
   start();
   const struct {
