@@ -376,11 +376,16 @@ asio::awaitable<absl::Status> Connection::finish_stream() {
 
 asio::awaitable<absl::Status> Connection::send(Bytes bytes) {
   if (disconnected_) co_return gone();
-  write_deadline_.arm(config_.limits.write_timeout_ms, weak_from_this(),
-                      &Connection::write_expired);
+  // Called before each piece: the time counts from when the client took the one before.
+  const auto next_piece = [this](const error_code& failure, size_t) -> size_t {
+    if (failure) return 0;
+    write_deadline_.arm(config_.limits.write_timeout_ms, weak_from_this(),
+                        &Connection::write_expired);
+    return kChunkBytes;
+  };
   error_code code;
-  const size_t written =
-      co_await asio::async_write(socket_, bytes, asio::redirect_error(asio::use_awaitable, code));
+  const size_t written = co_await asio::async_write(
+      socket_, bytes, next_piece, asio::redirect_error(asio::use_awaitable, code));
   write_deadline_.disarm();
   response_bytes_ += written;
   if (!code) co_return absl::OkStatus();

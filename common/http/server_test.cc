@@ -13,6 +13,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/http/error.h"
@@ -49,6 +50,10 @@ std::string body_of(const std::string& answer) {
   const size_t head = answer.find("\r\n\r\n");
   return head == std::string::npos ? "no answer" : answer.substr(head + 4);
 }
+
+// A body far longer than what the sockets between hold, if the client's holds so much.
+constexpr size_t kLargeBytes = 32 << 20;
+constexpr int kReceiveBuffer = 256 << 10;
 
 class ServerTest : public testing::Test {
  protected:
@@ -114,6 +119,10 @@ class ServerTest : public testing::Test {
         flooded_ += 64 << 10;
       }
       flood_ended_.set_value();
+    });
+    router.add("GET", "/large", [](Exchange& exchange) -> awaitable<void> {
+      Response response = text_response(std::string(kLargeBytes, 'x'));
+      co_await exchange.respond(std::move(response));
     });
     router.add("GET", "/wait", [this](Exchange& exchange) -> awaitable<void> {
       Event event(exchange.executor());
@@ -326,6 +335,24 @@ TEST_F(ServerTest, HoldsTheHandlerBackWhileTheClientDoesNotRead) {
   // What the sockets buffer, not what a second of writing could make.
   EXPECT_LT(flooded_.load(), 64u << 20);
   EXPECT_EQ(wait_for_record(), "GET /flood 499");
+}
+
+TEST_F(ServerTest, WritesOnWhileASlowClientReads) {
+  start({.write_timeout_ms = 400});
+  RawClient client(server_->port(), kReceiveBuffer);
+  client.send(get("/large", "Connection: close\r\n"));
+  // 128 pauses or more: each far below the timeout, all together far above it.
+  for (int reads = 1; client.read_some(); ++reads) {
+    if (reads % 64 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(body_of(client.read_all()).size(), kLargeBytes);
+}
+
+TEST_F(ServerTest, CutsOffAClientThatStopsReading) {
+  start({.write_timeout_ms = 100});
+  RawClient client(server_->port(), kReceiveBuffer);
+  client.send(get("/large"));
+  EXPECT_EQ(wait_for_record(), "GET /large 499");
 }
 
 TEST_F(ServerTest, TellsTheHandlerThatItsClientIsGone) {

@@ -58,7 +58,10 @@ inline void add_options(OptionTable& table, Config& config) {
              .max = 3'600'000,
              .doc = "without a byte of a body, or a message of a gRPC upload"});
   table.add("write_timeout_ms", &config.limits.write_timeout_ms,
-            {.unit = "ms", .min = 1, .max = 3'600'000, .doc = "for a client to take one write"});
+            {.unit = "ms",
+             .min = 1,
+             .max = 3'600'000,
+             .doc = "without a client taking more of its answer"});
   table.add("idle_timeout_ms", &config.limits.idle_timeout_ms,
             {.unit = "ms", .min = 1, .max = 86'400'000, .doc = "between a connection's requests"});
   table.add("default_top_k", &config.default_top_k,

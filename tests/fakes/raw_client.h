@@ -14,7 +14,12 @@ namespace ragcache::fakes {
 // A blocking socket that says exactly the bytes it is told. Gives up after ten seconds.
 class RawClient {
  public:
-  explicit RawClient(uint16_t port) : socket_(io_) {
+  // A `receive_buffer_bytes` of 0 leaves what is kept unread to the system.
+  explicit RawClient(uint16_t port, int receive_buffer_bytes = 0) : socket_(io_) {
+    socket_.open(boost::asio::ip::tcp::v4());
+    if (receive_buffer_bytes > 0) {
+      socket_.set_option(boost::asio::socket_base::receive_buffer_size(receive_buffer_bytes));
+    }
     socket_.connect(boost::asio::ip::tcp::endpoint(boost::asio::ip::address_v4::loopback(), port));
     socket_.set_option(boost::asio::ip::tcp::no_delay(true));
     timeval limit{.tv_sec = 10, .tv_usec = 0};
