@@ -1,5 +1,6 @@
 #include "common/http/connection.h"
 
+#include <algorithm>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
@@ -32,12 +33,22 @@ constexpr int64_t kLingerTimeoutMs = 2'000;
 
 absl::Status gone() { return absl::CancelledError("the client closed the connection"); }
 
+absl::Status late_body() {
+  return absl::DeadlineExceededError("the request's time was up before its body had come");
+}
+
 absl::Status parse_failure(const error_code& code, size_t max_header_bytes) {
   if (code == beast_http::error::header_limit || code == beast_http::error::buffer_overflow) {
     return error(431, str_cat("the request's header is longer than ", max_header_bytes, " bytes"));
   }
   if (code == beast_http::error::bad_version) return error(505, "only HTTP/1.0 and HTTP/1.1");
   return error(400, str_cat("malformed HTTP request: ", code.message()));
+}
+
+// Rounded up, so that it is over when a timer of so long has expired.
+int64_t ms_until(std::chrono::steady_clock::time_point end) {
+  return std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())
+      .count();
 }
 
 bool is_parse_error(const error_code& code) {
@@ -258,7 +269,8 @@ asio::awaitable<void> Connection::refuse(absl::Status status) {
   co_await respond(std::move(response));
 }
 
-asio::awaitable<absl::StatusOr<std::string_view>> Connection::read_chunk() {
+asio::awaitable<absl::StatusOr<std::string_view>> Connection::read_chunk(
+    std::chrono::steady_clock::time_point deadline) {
   if (body_failed_) co_return gone();
   if (parser_->is_done()) co_return std::string_view();
   if (std::exchange(continue_owed_, false)) {
@@ -271,10 +283,16 @@ asio::awaitable<absl::StatusOr<std::string_view>> Connection::read_chunk() {
   auto& body = parser_->get().body();
   size_t filled = 0;
   while (filled == 0 && !parser_->is_done()) {
+    const int64_t left_ms = ms_until(deadline);
+    if (left_ms <= 0) {
+      body_failed_ = true;
+      co_return late_body();
+    }
     body.data = chunk_.data();
     body.size = chunk_.size();
     read_timed_out_ = false;
-    read_deadline_.arm(config_.limits.body_timeout_ms, weak_from_this(), &Connection::read_expired);
+    read_deadline_.arm(std::min(config_.limits.body_timeout_ms, left_ms), weak_from_this(),
+                       &Connection::read_expired);
     error_code code;
     co_await beast_http::async_read_some(socket_, buffer_, *parser_,
                                          asio::redirect_error(asio::use_awaitable, code));
@@ -282,6 +300,7 @@ asio::awaitable<absl::StatusOr<std::string_view>> Connection::read_chunk() {
     filled = chunk_.size() - body.size;
     if (!code || code == beast_http::error::need_buffer) continue;
     body_failed_ = true;
+    if (read_timed_out_ && ms_until(deadline) <= 0) co_return late_body();
     if (read_timed_out_) {
       co_return error(408, str_cat("no byte of the request's body came for ",
                                    config_.limits.body_timeout_ms, " ms"));
@@ -445,15 +464,22 @@ std::chrono::steady_clock::time_point Exchange::arrival() const { return connect
 
 asio::any_io_executor Exchange::executor() const { return connection_.executor(); }
 
-asio::awaitable<absl::StatusOr<std::string>> Exchange::read_body() {
+asio::awaitable<absl::StatusOr<std::string>> Exchange::read_body(
+    std::chrono::steady_clock::time_point deadline) {
   const size_t limit = connection_.config_.limits.max_body_bytes;
+  const int64_t timeout_ms = connection_.config_.limits.whole_body_timeout_ms;
+  const auto latest = arrival() + std::chrono::milliseconds(timeout_ms);
   absl::Status too_long =
       error(413, str_cat("the request's body is longer than ", limit, " bytes"));
   const auto announced = connection_.parser_->content_length();
   if (announced && *announced > limit) co_return too_long;
   std::string body;
   while (true) {
-    absl::StatusOr<std::string_view> chunk = co_await connection_.read_chunk();
+    absl::StatusOr<std::string_view> chunk =
+        co_await connection_.read_chunk(std::min(deadline, latest));
+    if (absl::IsDeadlineExceeded(chunk.status()) && latest < deadline) {
+      co_return error(408, str_cat("the request's body did not come within ", timeout_ms, " ms"));
+    }
     if (!chunk.ok()) co_return chunk.status();
     if (chunk->empty()) co_return body;
     if (body.size() + chunk->size() > limit) co_return too_long;
@@ -462,7 +488,7 @@ asio::awaitable<absl::StatusOr<std::string>> Exchange::read_body() {
 }
 
 asio::awaitable<absl::StatusOr<std::string_view>> Exchange::read_chunk() {
-  return connection_.read_chunk();
+  return connection_.read_chunk(kNoDeadline);
 }
 
 asio::awaitable<absl::Status> Exchange::respond(Response response) {

@@ -66,7 +66,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<void> refuse(absl::Status status);
   boost::asio::awaitable<void> linger();
 
-  boost::asio::awaitable<absl::StatusOr<std::string_view>> read_chunk();
+  boost::asio::awaitable<absl::StatusOr<std::string_view>> read_chunk(
+      std::chrono::steady_clock::time_point deadline);
   boost::asio::awaitable<absl::Status> respond(Response response);
   boost::asio::awaitable<absl::Status> start_stream(Response response);
   boost::asio::awaitable<absl::Status> write(std::string bytes);

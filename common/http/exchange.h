@@ -23,6 +23,8 @@ class Connection;
 // A non-OK Status from a write means that the client is gone: give up what is being done.
 class Exchange {
  public:
+  static constexpr auto kNoDeadline = std::chrono::steady_clock::time_point::max();
+
   explicit Exchange(Connection& connection) : connection_(connection) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -31,8 +33,11 @@ class Exchange {
   std::chrono::steady_clock::time_point arrival() const;
   boost::asio::any_io_executor executor() const;
 
-  // The whole body; fails with 413 if it is longer than the server's max_body_bytes.
-  boost::asio::awaitable<absl::StatusOr<std::string>> read_body();
+  // The whole body; fails with 413 if it is longer than the server's max_body_bytes, with 408 if it
+  // takes longer than the server's whole_body_timeout_ms, and as DEADLINE_EXCEEDED if it has not
+  // come by `deadline`.
+  boost::asio::awaitable<absl::StatusOr<std::string>> read_body(
+      std::chrono::steady_clock::time_point deadline = kNoDeadline);
   // The next bytes of the body as they come, whatever its length; empty at its end. The client is
   // held back while nothing is read. The view lives until the next call.
   boost::asio::awaitable<absl::StatusOr<std::string_view>> read_chunk();

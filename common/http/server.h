@@ -18,10 +18,11 @@ struct Limits {
   size_t max_header_bytes = 64 << 10;
   size_t max_body_bytes = 16 << 20;  // of Exchange::read_body
   size_t max_connections = 8192;
-  int64_t header_timeout_ms = 10'000;  // from a request's first byte to its header's end
-  int64_t body_timeout_ms = 30'000;    // between two pieces of a body
-  int64_t write_timeout_ms = 30'000;   // without the client taking any more of its answer
-  int64_t idle_timeout_ms = 75'000;    // between two requests
+  int64_t header_timeout_ms = 10'000;       // from a request's first byte to its header's end
+  int64_t body_timeout_ms = 30'000;         // between two pieces of a body
+  int64_t whole_body_timeout_ms = 300'000;  // from a request's first byte, of Exchange::read_body
+  int64_t write_timeout_ms = 30'000;        // without the client taking any more of its answer
+  int64_t idle_timeout_ms = 75'000;         // between two requests
 };
 
 // What became of one request.

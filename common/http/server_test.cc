@@ -327,6 +327,19 @@ TEST_F(ServerTest, TellsASlowClientThatItsTimeIsUp) {
   EXPECT_THAT(idle_after.read_all(), EndsWith("hello x"));
 }
 
+TEST_F(ServerTest, LetsNoBodyComeForLongByteByByte) {
+  start({.whole_body_timeout_ms = 100});
+  RawClient client(server_->port());
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  std::future<std::string> answer =
+      std::async(std::launch::async, [&client] { return client.read_all(); });
+  for (int i = 0; i < 999; ++i) {
+    if (answer.wait_for(std::chrono::milliseconds(10)) == std::future_status::ready) break;
+    client.send("x");
+  }
+  EXPECT_THAT(answer.get(), StartsWith("HTTP/1.1 408 "));
+}
+
 TEST_F(ServerTest, HoldsTheHandlerBackWhileTheClientDoesNotRead) {
   start({.write_timeout_ms = 100});
   RawClient client(server_->port());

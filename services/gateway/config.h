@@ -57,6 +57,11 @@ inline void add_options(OptionTable& table, Config& config) {
              .min = 1,
              .max = 3'600'000,
              .doc = "without a byte of a body, or a message of a gRPC upload"});
+  table.add("whole_body_timeout_ms", &config.limits.whole_body_timeout_ms,
+            {.unit = "ms",
+             .min = 1,
+             .max = 86'400'000,
+             .doc = "for a request's body to arrive, but for a JSONL upload, which has no limit"});
   table.add("write_timeout_ms", &config.limits.write_timeout_ms,
             {.unit = "ms",
              .min = 1,

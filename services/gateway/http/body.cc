@@ -4,6 +4,11 @@
 #include "common/strings.h"
 
 namespace ragcache::gateway {
+namespace {
+
+absl::Status cut_short() { return absl::InvalidArgumentError("the gzip body ends too soon"); }
+
+}  // namespace
 
 using boost::asio::awaitable;
 
@@ -29,28 +34,30 @@ awaitable<absl::StatusOr<std::string_view>> Body::read_chunk() {
     if (!bytes.ok() || !inflater_) co_return bytes;
     if (bytes->empty()) {
       if (inflater_->at_end()) co_return bytes;
-      co_return absl::InvalidArgumentError("the gzip body ends too soon");
+      co_return cut_short();
     }
     inflater_->feed(*bytes);
   }
 }
 
-awaitable<absl::StatusOr<std::string>> Body::read_all(size_t max_bytes) {
-  if (encoding_.ok() && !inflater_) {
-    absl::StatusOr<std::string> whole = co_await exchange_.read_body();
-    co_return whole;
-  }
+awaitable<absl::StatusOr<std::string>> Body::read_all(size_t max_bytes, TimePoint deadline) {
+  if (!encoding_.ok()) co_return encoding_;
+  absl::StatusOr<std::string> whole = co_await exchange_.read_body(deadline);
+  if (!whole.ok() || !inflater_) co_return whole;
+  inflater_->feed(*whole);
   std::string body;
   while (true) {
-    absl::StatusOr<std::string_view> chunk = co_await read_chunk();
-    if (!chunk.ok()) co_return chunk.status();
-    if (chunk->empty()) co_return body;
-    if (body.size() + chunk->size() > max_bytes) {
+    absl::StatusOr<std::string_view> piece = inflater_->next();
+    if (!piece.ok()) co_return piece.status();
+    if (piece->empty()) break;
+    if (body.size() + piece->size() > max_bytes) {
       co_return http::error(413, str_cat("the request's body is longer than ", max_bytes,
                                          " bytes when decompressed"));
     }
-    body.append(*chunk);
+    body.append(*piece);
   }
+  if (!inflater_->at_end()) co_return cut_short();
+  co_return body;
 }
 
 }  // namespace ragcache::gateway

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/http/exchange.h"
 #include "common/http/inflate.h"
 
@@ -19,8 +20,9 @@ class Body {
 
   // The next bytes as they come, empty at the end. The view lives until the next call.
   boost::asio::awaitable<absl::StatusOr<std::string_view>> read_chunk();
-  // All of it; 413 if it is longer.
-  boost::asio::awaitable<absl::StatusOr<std::string>> read_all(size_t max_bytes);
+  // All of it; 413 if it is longer. What else may be wrong: Exchange::read_body.
+  boost::asio::awaitable<absl::StatusOr<std::string>> read_all(size_t max_bytes,
+                                                               TimePoint deadline);
 
  private:
   http::Exchange& exchange_;

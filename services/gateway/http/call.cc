@@ -57,7 +57,8 @@ awaitable<absl::StatusOr<nlohmann::json>> read_json(Call& call) {
   absl::Status type = check_content_type(call.request(), {"application/json"});
   if (!type.ok()) co_return type;
   Body body(call.exchange);
-  absl::StatusOr<std::string> text = co_await body.read_all(call.config().limits.max_body_bytes);
+  absl::StatusOr<std::string> text =
+      co_await body.read_all(call.config().limits.max_body_bytes, call.deadline);
   if (!text.ok()) co_return text.status();
   co_return parse_json(*text);
 }

@@ -110,6 +110,20 @@ TEST_F(RequestsTest, EndWhenTheirTimeIsUp) {
   EXPECT_LE(controller_.last_timeout_ms(), 21'000);  // gRPC rounds it up
 }
 
+TEST_F(RequestsTest, EndWhenTheirTimeIsUpWhileTheirBodyComes) {
+  start();
+  for (const char* encoding : {"identity", "gzip"}) {
+    fakes::RawClient client(app_->port());
+    client.send(
+        str_cat("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Timeout-Ms: 50\r\n"
+                "Content-Type: application/json\r\nContent-Encoding: ",
+                encoding, "\r\nContent-Length: 100\r\n\r\n{"));
+    const std::string answer = client.read_answer();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 504 ")) << encoding;
+    EXPECT_THAT(answer, HasSubstr("\"code\":\"timeout\""));
+  }
+}
+
 TEST_F(RequestsTest, CarryTheirIdsToTheServices) {
   start();
   controller_.script(answer());

@@ -78,7 +78,8 @@ class Upload {
   // The whole body as JSON or as lines of it.
   awaitable<absl::Status> send_json() {
     Body body(exchange_);
-    absl::StatusOr<std::string> text = co_await body.read_all(call_.config().limits.max_body_bytes);
+    absl::StatusOr<std::string> text =
+        co_await body.read_all(call_.config().limits.max_body_bytes, call_.deadline);
     if (!text.ok()) co_return text.status();
     absl::StatusOr<std::vector<ParsedDocument>> documents =
         parse_documents(*text, call_.config().max_document_bytes);
@@ -119,7 +120,7 @@ class Upload {
     }
     Body body(exchange_);
     absl::StatusOr<std::string> bytes =
-        co_await body.read_all(call_.config().limits.max_body_bytes);
+        co_await body.read_all(call_.config().limits.max_body_bytes, call_.deadline);
     if (!bytes.ok()) co_return bytes.status();
     absl::StatusOr<TitledText> text = read_text(format, *bytes);
     if (!text.ok()) co_return invalid_field("body", str_cat(text.status().message()));
