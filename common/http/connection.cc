@@ -26,6 +26,9 @@ using boost::system::error_code;
 
 constexpr size_t kChunkBytes = 64 << 10;
 constexpr size_t kWatchBytes = 4 << 10;
+// Requests that come while one is being answered are kept up to this size. Beyond it the client is
+// held back, and that it goes away is seen only at the end of the request.
+constexpr size_t kMaxWaitingBytes = 64 << 10;
 // After an answer to a request that was not read to its end, so much more is read and thrown away
 // before the socket closes: unread bytes would make the system drop the answer on its way.
 constexpr size_t kLingerBytes = 4 << 20;
@@ -106,28 +109,37 @@ asio::awaitable<bool> Connection::wait_for_request() {
       if (first != '\r' && first != '\n') break;
       buffer_.consume(1);
     }
-    if (buffer_.size() > 0 || input_ended_ || finishing_) break;
+    if (buffer_.size() > 0 || input_ended_ || finishing_ || read_timed_out_) break;
     watch();
     co_await read_done_.wait();
   }
   read_deadline_.disarm();
+  co_await end_watch();
   co_return buffer_.size() > 0 && !input_ended_ && !finishing_;
 }
 
 void Connection::watch() {
-  if (read_pending_ || input_ended_ || buffer_.size() > 0) return;
+  if (read_pending_ || input_ended_ || buffer_.size() + kWatchBytes > kMaxWaitingBytes) return;
   read_pending_ = true;
   socket_.async_wait(asio::ip::tcp::socket::wait_read,
                      [self = shared_from_this()](const error_code& code) {
                        self->read_pending_ = false;
-                       if (code) {
-                         self->input_ended_ = true;
-                       } else {
+                       if (!code) {
                          self->take_input();
+                       } else if (code != asio::error::operation_aborted) {
+                         self->input_ended_ = true;
                        }
-                       if (self->input_ended_ && self->in_request_) self->client_gone();
+                       if (self->in_request_ && self->input_ended_) self->client_gone();
+                       if (self->in_request_ && !code) self->watch();
                        self->read_done_.set();
                      });
+}
+
+// Before the connection reads by itself: both would take from the socket.
+asio::awaitable<void> Connection::end_watch() {
+  error_code ignored;
+  if (read_pending_) socket_.cancel(ignored);
+  while (read_pending_) co_await read_done_.wait();
 }
 
 // Takes what has come, without waiting.

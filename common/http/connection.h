@@ -23,8 +23,8 @@ namespace ragcache::http {
 // by its coroutine and the server's list; lives on its socket's strand, where every member runs.
 //
 // While a handler computes and the request is read to its end, one wait for input stays pending on
-// the socket: it ends when the client goes away, or with the next request's first bytes, which are
-// kept. The same wait serves between requests, when a connection holds no buffers.
+// the socket: it ends when the client goes away, or with bytes of its next requests, which are kept
+// up to a limit. The same wait serves between requests, when a connection holds no buffers.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `config` and `router` outlive the connection.
@@ -76,6 +76,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::string head_of(const Response& response, std::optional<size_t> content_length);
   void watch();
+  boost::asio::awaitable<void> end_watch();
   void take_input();
   void release_memory();
   void client_gone();

@@ -52,7 +52,8 @@ class Exchange {
 
   bool response_started() const;
 
-  // Whether the client is known to be gone. Watched from the end of the request's body on.
+  // Whether the client is known to be gone. Watched from the end of the request's body on, unless
+  // the client has sent tens of kilobytes of further requests.
   bool disconnected() const;
 
   // While alive: `action` runs once, on the strand, when the client goes away or the server stops

@@ -175,6 +175,21 @@ TEST_F(ServerTest, AnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(body_of(client.read_answer()), "hello again");
 }
 
+TEST_F(ServerTest, AnswersMorePipelinedRequestsThanItKeepsWaiting) {
+  start();
+  RawClient client(server_->port());
+  const std::string long_field = "X: " + std::string(5000, 'x') + "\r\n";
+  std::string requests;
+  for (int i = 0; i < 50; ++i) {
+    requests += get(str_cat("/hello/", i), long_field) + post("/echo", str_cat("body ", i));
+  }
+  client.send(requests);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(body_of(client.read_answer()), str_cat("hello ", i));
+    ASSERT_EQ(body_of(client.read_answer()), str_cat("body ", i));
+  }
+}
+
 TEST_F(ServerTest, ReadsARequestSplitAtEveryByte) {
   start();
   const std::string request =
@@ -373,6 +388,17 @@ TEST_F(ServerTest, TellsTheHandlerThatItsClientIsGone) {
   RawClient client(server_->port());
   client.send(get("/wait"));
   ASSERT_TRUE(soon(waiting_));
+  client.close();
+  EXPECT_TRUE(soon(cancelled_));
+  EXPECT_EQ(wait_for_record(), "GET /wait 499");
+}
+
+TEST_F(ServerTest, TellsTheHandlerThatItsClientIsGoneThoughFurtherRequestsWait) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/wait") + get("/hello/with-it"));
+  ASSERT_TRUE(soon(waiting_));
+  client.send(get("/hello/later"));
   client.close();
   EXPECT_TRUE(soon(cancelled_));
   EXPECT_EQ(wait_for_record(), "GET /wait 499");
