@@ -35,9 +35,9 @@ absl::Status in_range(const char* field, float value, float least, float most) {
   return invalid(field, ": is ", value, ", must be from ", least, " to ", most);
 }
 
-absl::Status check_bytes(size_t bytes) {
+absl::Status check_bytes(const char* field, size_t bytes) {
   if (bytes <= kMaxPromptBytes) return absl::OkStatus();
-  return invalid("the prompt's texts are ", bytes, " bytes, at most ", kMaxPromptBytes);
+  return invalid(field, ": the prompt's texts are ", bytes, " bytes, at most ", kMaxPromptBytes);
 }
 
 absl::Status check_messages(const v1::AnswerRequest& request) {
@@ -58,7 +58,7 @@ absl::Status check_messages(const v1::AnswerRequest& request) {
   if (last.role() != v1::ROLE_USER || last.content().empty()) {
     return invalid("messages: the last one must be the user's and not empty");
   }
-  return check_bytes(bytes);
+  return check_bytes("messages", bytes);
 }
 
 absl::Status check_raw_prompt(const v1::AnswerRequest& request) {
@@ -77,7 +77,7 @@ absl::Status check_raw_prompt(const v1::AnswerRequest& request) {
   if (prompt.tail().kind_case() == v1::RawPrompt::Part::KIND_NOT_SET) {
     return invalid("prompt: must be a text or token ids");
   }
-  return check_bytes(bytes + prompt.tail().text().size());
+  return check_bytes("prompt", bytes + prompt.tail().text().size());
 }
 
 absl::Status check_retrieval(const v1::Retrieval& retrieval) {

@@ -69,7 +69,7 @@ TEST(Validate, NamesFieldAndBoundOfWhatIsWrong) {
       {"tenant: '" + repeat(257, "t") + "'", "tenant: is 257 bytes, at most 256"},
       {"messages { role: ROLE_USER }", "messages: the last one must be the user's and not empty"},
       {"messages { role: ROLE_USER content: '" + repeat(4 << 20, "x") + "' }",
-       "the prompt's texts are 4194308 bytes, at most 4194304"},
+       "messages: the prompt's texts are 4194308 bytes, at most 4194304"},
       {"messages { role: ROLE_SYSTEM }", "messages[1].role: only the first may be system"},
       {"messages { }", "messages[1].role: must be system, user or assistant"},
       {repeat(1024, "messages { role: ROLE_USER content: 'x' }"),
@@ -101,6 +101,8 @@ TEST(Validate, NamesFieldAndBoundOfWhatIsWrong) {
       {"raw_prompt { segments { } }", "segments[1]: must be a text or token ids"},
       {"raw_prompt { " + repeat(256, "segments { text: 'x' } ") + "}",
        "segments: has 257 items, at most 256"},
+      {"raw_prompt { tail { text: '" + repeat(4 << 20, "x") + "' } }",
+       "prompt: the prompt's texts are 4194305 bytes, at most 4194304"},
       {"retrieval { enabled: true }", "raw_prompt: comes instead of messages and retrieval"},
   };
   const auto check = [](v1::AnswerRequest request, const std::string& more,

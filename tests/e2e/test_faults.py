@@ -25,10 +25,12 @@ class BadInput(unittest.TestCase):
         cls.addClassCleanup(cls.server.stop)
         cls.server.ingest(facts(count=6))
 
-    def refused(self, body, *words, status=400, path="/v1/chat/completions"):
+    def refused(self, body, *words, status=400, path="/v1/chat/completions", param=None):
         got, answer = self.server.request("POST", path, body)
         self.assertEqual(got, status, answer)
         self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+        if param is not None:
+            self.assertEqual(answer["error"]["param"], param)
         for word in words:
             self.assertIn(word, json.dumps(answer["error"]))
 
@@ -50,8 +52,8 @@ class BadInput(unittest.TestCase):
                 self.refused(chat_body("x") | {field: value}, field, bound)
 
     def test_a_prompt_beyond_the_context_is_refused_and_the_next_is_served(self):
-        self.refused(chat_body("word " * 20000), "context")
-        self.refused(chat_body("x", max_tokens=100000), "max_tokens")
+        self.refused(chat_body("word " * 20000), "context", param="max_tokens")
+        self.refused(chat_body("x", max_tokens=100000), "context", param="max_tokens")
         self.server.chat("x", max_tokens=1)
 
     def test_bodies_that_are_not_json_are_refused(self):

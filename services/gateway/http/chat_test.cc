@@ -218,6 +218,25 @@ TEST_F(ChatTest, GivesErrorsBeforeTheFirstTextTheirStatus) {
   }
 }
 
+TEST_F(ChatTest, NamesTheFieldThatIsRefusedBehindIt) {
+  start();
+  const struct {
+    grpc::StatusCode code;
+    const char* message;
+    json param;
+  } cases[] = {
+      {grpc::StatusCode::INVALID_ARGUMENT, "max_tokens: the prompt's 9 tokens and", "max_tokens"},
+      {grpc::StatusCode::INVALID_ARGUMENT, "messages[1].role: only the first", "messages[1].role"},
+      {grpc::StatusCode::INVALID_ARGUMENT, "tail_tokens has an id: outside", nullptr},
+      {grpc::StatusCode::INVALID_ARGUMENT, "n:1", nullptr},
+      {grpc::StatusCode::INVALID_ARGUMENT, "prompt", nullptr},
+      {grpc::StatusCode::RESOURCE_EXHAUSTED, "max_requests: 8 requests are open", nullptr}};
+  for (const auto& [code, message, param] : cases) {
+    controller_.script({}, grpc::Status(code, message));
+    EXPECT_EQ(json_of(chat(chat_body()))["error"]["param"], param) << message;
+  }
+}
+
 TEST_F(ChatTest, TellsAnErrorInsideTheStream) {
   start();
   controller_.script({retrieved(), delta("half")},

@@ -1,5 +1,6 @@
 #include "services/gateway/http/openai_error.h"
 
+#include <optional>
 #include <string>
 
 #include "common/http/error.h"
@@ -53,15 +54,29 @@ nlohmann::ordered_json default_code(unsigned http_status) {
   }
 }
 
+// What an INVALID_ARGUMENT's message begins with, "field: …". Of the errors of the services behind
+// gRPC carries code and message alone.
+std::optional<std::string> named_field(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return std::nullopt;
+  const std::string message(status.message());
+  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.[]");
+  if (end == std::string::npos || end == 0 || message.compare(end, 2, ": ") != 0) {
+    return std::nullopt;
+  }
+  return message.substr(0, end);
+}
+
 }  // namespace
 
 nlohmann::ordered_json error_json(const absl::Status& status) {
   const unsigned http_status = http::http_status(status);
   nlohmann::ordered_json code = text_or_null(code_of(status));
   if (code.is_null()) code = default_code(http_status);
+  std::optional<std::string> param = param_of(status);
+  if (!param) param = named_field(status);
   return {{"message", std::string(status.message())},
           {"type", type_of(http_status)},
-          {"param", text_or_null(param_of(status))},
+          {"param", text_or_null(param)},
           {"code", std::move(code)}};
 }
 

@@ -8,7 +8,8 @@
 #include "common/http/message.h"
 
 // Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. The HTTP status comes
-// from common/http/error.h, param and code from request/field_error.h, the rest from there on.
+// from common/http/error.h, param and code from request/field_error.h; of an error from behind,
+// param is the field that its message names.
 namespace ragcache::gateway {
 
 // The object under "error".
