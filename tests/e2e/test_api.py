@@ -3,6 +3,8 @@
 import gzip
 import json
 import math
+import pathlib
+import re
 import tempfile
 import unittest
 
@@ -16,6 +18,7 @@ ANIMALS = [{"id": f"animal-{i}", "title": name, "text": f"The {name} lives in th
                ("heron", "marsh", 2), ("badger", "forest", 4), ("lynx", "forest", 4),
                ("otter", "river", 4), ("plover", "marsh", 2), ("beetle", "forest", 6)])]
 PROMPT = "One, two, three, four,"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Api(unittest.TestCase):
@@ -101,6 +104,25 @@ class Api(unittest.TestCase):
         self.assertEqual(len(set(forced.logprobs.tokens)), 1)
         free = self.complete(max_tokens=40, extra_body={"repetition_penalty": 1.9}).choices[0].text
         self.assertNotEqual(free, self.complete(max_tokens=40).choices[0].text)
+
+    # Metrics
+
+    def test_the_documents_name_metrics_that_exist(self):
+        status, body = self.server.request("GET", "/metrics")
+        self.assertEqual(status, 200)
+        lines = body.decode().splitlines()
+        pages = [page for pattern in ("*.md", "docs/*.md", "*/README.md", "services/*/README.md")
+                 for page in sorted(ROOT.glob(pattern))]
+        named = [(page.name, *found) for page in pages for found in re.findall(
+            r"(?<![\w/.-])(ragcache_[a-z_]*[a-z])(?:\{([a-z_,]+)\})?", page.read_text())]
+        self.assertGreater(len(named), 5)
+        for page, name, labels in named:
+            with self.subTest(page=page, metric=name):
+                series = [line for line in lines
+                          if re.match(name + r"(_bucket|_sum|_count)?[{ ]", line)]
+                self.assertTrue(series)
+                for label in filter(None, labels.split(",")):
+                    self.assertIn(f'{label}="', series[0])
 
     # Chat
 
