@@ -14,6 +14,10 @@ Metrics::Metrics(metrics::Registry registry_in)
     ttft_[stream] = &metrics::histogram(*registry, "ragcache_time_to_first_token_seconds",
                                         "From a chat request's arrival to its first text",
                                         metrics::latency_buckets(), labels);
+    tpot_[stream] = &metrics::histogram(
+        *registry, "ragcache_time_per_output_token_seconds",
+        "From an answer's first text to its end, by token of a choice after the first",
+        metrics::latency_buckets(), labels);
     latency_[stream] = &metrics::histogram(*registry, "ragcache_e2e_request_latency_seconds",
                                            "From a chat request's arrival to its end",
                                            metrics::latency_buckets(), labels);
@@ -41,6 +45,23 @@ void Metrics::count_call(const std::string& method, const std::string& code) {
                           {{"method", method}, {"code", code}});
   }
   counter->Increment();
+}
+
+void AnswerTimes::got_text() {
+  if (first_text_) return;
+  first_text_ = steady_now();
+  metrics_.time_to_first_token(stream_).Observe(to_seconds(*first_text_ - arrival_));
+}
+
+void AnswerTimes::got_all(uint32_t tokens, size_t choices) {
+  const double of_a_choice = static_cast<double>(tokens) / static_cast<double>(choices);
+  if (!first_text_ || of_a_choice < 2) return;
+  metrics_.time_per_output_token(stream_)
+      .Observe(to_seconds(steady_now() - *first_text_) / (of_a_choice - 1));
+}
+
+void AnswerTimes::ended() {
+  metrics_.request_latency(stream_).Observe(to_seconds(steady_now() - arrival_));
 }
 
 }  // namespace ragcache::gateway

@@ -38,6 +38,7 @@ class Inbound {
   const absl::Status& admission() const { return admission_; }
   const std::string& request_id() const { return request_id_; }
   const std::string& tenant() const { return tenant_; }
+  TimePoint arrival() const { return arrival_; }
   Services& services() const { return services_; }
 
   // Of a call to a service: the client's deadline, at most `timeout_ms` away; its request and trace
@@ -171,7 +172,7 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
   void OnDone() override { delete this; }
 
  protected:
-  // Changes what the client gets.
+  // Sees what the client gets, and may change it.
   virtual void edit(Response&) {}
 
  private:

@@ -150,6 +150,20 @@ TEST_F(FrontTest, StreamsAnAnswer) {
   EXPECT_EQ(got.tenant(), "default");
 }
 
+TEST_F(FrontTest, ObservesTheTimesOfAnswers) {
+  start();
+  controller_.script(answer());
+  ASSERT_TRUE(chat(chat_request()).status.ok());
+  controller_.script({retrieved()}, {grpc::StatusCode::UNAVAILABLE, "worker lost"});
+  ASSERT_FALSE(chat(chat_request()).status.ok());
+  const std::string text = final_metrics();
+  for (const char* name : {"ragcache_time_to_first_token_seconds",
+                           "ragcache_time_per_output_token_seconds",
+                           "ragcache_e2e_request_latency_seconds"}) {
+    EXPECT_THAT(text, HasSubstr(str_cat(name, "_count{stream=\"true\"} 1")));
+  }
+}
+
 TEST_F(FrontTest, CompletesARawPrompt) {
   start();
   controller_.script({delta("x"), completed()});

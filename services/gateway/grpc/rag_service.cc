@@ -78,7 +78,9 @@ grpc::ServerUnaryReactor* forward_status(Inbound inbound, Response* response, Co
 class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
  public:
   AnswerForward(Inbound inbound, std::string model, absl::StatusOr<cpb::AnswerRequest> answer)
-      : StreamForward(std::move(inbound)), model_(std::move(model)) {
+      : StreamForward(std::move(inbound)),
+        model_(std::move(model)),
+        times_(services().metrics, this->inbound().arrival(), /*stream=*/true) {
     absl::Status status = this->inbound().admission();
     if (status.ok()) status = answer.status();
     if (status.ok()) status = check_bytes("model", model_, 1, kMaxModelBytes);
@@ -129,7 +131,18 @@ class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
     });
   }
 
+  void edit(cpb::AnswerResponse& response) override {
+    if (response.has_delta()) {
+      const cpb::Delta& delta = response.delta();
+      if (!delta.text().empty() || !delta.logprobs().empty()) times_.got_text();
+    } else if (response.has_completed()) {
+      times_.got_all(response.completed().completion_tokens(), answer_.n());
+      times_.ended();
+    }
+  }
+
   const std::string model_;
+  AnswerTimes times_;
   cpb::AnswerRequest answer_;
   grpc::ClientContext status_context_;
   cpb::GetStatusRequest status_request_;

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "common/clock.h"
 #include "common/http/sse.h"
 #include "common/log/log.h"
 #include "common/strings.h"
@@ -29,6 +28,7 @@ class Answering {
         choices_(requests.size() * choices_per_request_),
         open_choices_(requests.size(), choices_per_request_),
         open_requests_(requests.size()),
+        times_(call.services.metrics, call.exchange.arrival(), options.stream),
         streams_(call, std::move(requests)) {}
 
   awaitable<absl::Status> run() {
@@ -42,13 +42,11 @@ class Answering {
       if (!status.ok()) co_return status;
       co_await send_whole();
     }
-    call_.services.metrics.request_latency(options_.stream).Observe(elapsed());
+    times_.ended();
     co_return absl::OkStatus();
   }
 
  private:
-  double elapsed() const { return to_seconds(steady_now() - call_.exchange.arrival()); }
-
   // Takes one response in: events of a stream gather in events_.
   awaitable<absl::Status> next() {
     size_t request = 0;
@@ -78,9 +76,8 @@ class Answering {
     const pb::Delta& delta = response_.delta();
     if (delta.choice() >= choices_per_request_) return unknown_choice(delta.choice());
     if (delta.text().empty() && delta.logprobs().empty()) return absl::OkStatus();
-    if (!std::exchange(has_text_, true)) {
-      call_.services.metrics.time_to_first_token(options_.stream).Observe(elapsed());
-    }
+    has_text_ = true;
+    times_.got_text();
     const uint32_t index = index_of(request, delta.choice());
     Choice& choice = choices_[index];
     if (options_.stream) {
@@ -112,6 +109,7 @@ class Answering {
     totals_.set_queue_us(std::max(totals_.queue_us(), completed.queue_us()));
     totals_.set_ttft_us(std::max(totals_.ttft_us(), completed.ttft_us()));
     totals_.set_total_us(std::max(totals_.total_us(), completed.total_us()));
+    if (open_requests_ == 0) times_.got_all(totals_.completion_tokens(), choices_.size());
     for (uint32_t i = 0; i < choices_per_request_; ++i) {
       const uint32_t index = index_of(request, i);
       Choice& choice = choices_[index];
@@ -205,6 +203,7 @@ class Answering {
   pb::Completed totals_;  // counts are sums, times those of the slowest request
   std::string events_;
   bool has_text_ = false;
+  AnswerTimes times_;
   backend::AnswerStreams streams_;
 };
 

@@ -405,10 +405,24 @@ TEST_F(ChatTest, CountsWhatItServed) {
         "ragcache_http_requests_total{code=\"400\",route=\"/v1/chat/completions\"} 1",
         "ragcache_time_to_first_token_seconds_count{stream=\"false\"} 1",
         "ragcache_time_to_first_token_seconds_count{stream=\"true\"} 1",
+        "ragcache_time_per_output_token_seconds_count{stream=\"false\"} 1",
+        "ragcache_time_per_output_token_seconds_count{stream=\"true\"} 1",
         "ragcache_e2e_request_latency_seconds_count{stream=\"true\"} 1",
         "ragcache_time_to_first_token_seconds_bucket{stream=\"true\",le=\"0.001\"}"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+TEST_F(ChatTest, ObservesTheTimeOfATokenIfThereIsASecond) {
+  start();
+  for (uint32_t tokens : {0, 1, 2, 9}) {
+    pb::AnswerResponse end = completed();
+    end.mutable_completed()->set_completion_tokens(tokens);
+    controller_.script({delta("x"), end});
+    EXPECT_EQ(chat(chat_body()).status, 200u);
+  }
+  EXPECT_THAT(final_metrics(),
+              HasSubstr("ragcache_time_per_output_token_seconds_count{stream=\"false\"} 2"));
 }
 
 TEST_F(ChatTest, SurvivesRandomlyCorruptedBodies) {
