@@ -1,6 +1,7 @@
 #include "services/gateway/app.h"
 
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "common/clock.h"
@@ -16,19 +17,25 @@
 namespace ragcache::gateway {
 namespace {
 
+// Asked every few seconds by whoever watches: no line of the log each time.
+bool is_probe(std::string_view route) {
+  return route == "/livez" || route == "/readyz" || route == "/metrics";
+}
+
 http::Observer observer(Services& services) {
   return {
       .request_done =
           [&services](const http::RequestRecord& record) {
             services.metrics.count_request(record.request.route, record.status);
             const std::string_view trace = record.request.headers.get("traceparent");
-            log::debug("request", {{"request_id", record.request.id},
-                                   {"traceparent", http::is_valid_trace_parent(trace) ? trace : ""},
-                                   {"method", record.request.method},
-                                   {"route", record.request.route},
-                                   {"status", record.status},
-                                   {"bytes", record.response_bytes},
-                                   {"seconds", to_seconds(record.duration)}});
+            const auto write = is_probe(record.request.route) ? log::debug : log::info;
+            write("request", {{"request_id", record.request.id},
+                              {"traceparent", http::is_valid_trace_parent(trace) ? trace : ""},
+                              {"method", record.request.method},
+                              {"route", record.request.route},
+                              {"status", record.status},
+                              {"bytes", record.response_bytes},
+                              {"seconds", to_seconds(record.duration)}});
           },
       .connections = [&services](int change) { services.metrics.connections.Increment(change); },
       .streamed =

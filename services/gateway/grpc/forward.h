@@ -45,7 +45,7 @@ class Inbound {
   // ids.
   void prepare(grpc::ClientContext& context, std::optional<int64_t> timeout_ms) const;
 
-  // Counts the call. What its client is told.
+  // Counts and logs the call. What its client is told.
   grpc::Status ended(const absl::Status& status) const;
   // Tells the client this status at once, though it may not have taken what it was sent before, and
   // ends what is under way with it. The call has to be finished all the same.

@@ -312,6 +312,17 @@ TEST_F(FrontTest, CarriesIdsAndTenants) {
                   .ok());
 }
 
+TEST_F(FrontTest, LogsCallsWithTheirIds) {
+  testing::internal::CaptureStderr();
+  start();
+  controller_.script(answer());
+  grpc::ClientContext context;
+  context.AddMetadata("x-request-id", "mine");
+  EXPECT_TRUE(chat(chat_request(), &context).status.ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("\"level\":\"info\",\"message\":\"call\",\"request_id\":\"mine\""));
+}
+
 TEST_F(FrontTest, KeepsAndFindsDocuments) {
   start();
   rpb::UpsertDocumentsRequest first, second;

@@ -53,11 +53,11 @@ void Inbound::prepare(grpc::ClientContext& context, std::optional<int64_t> timeo
 grpc::Status Inbound::ended(const absl::Status& status) const {
   const std::string code = absl::StatusCodeToString(status.code());
   services_.metrics.count_call(method_, code);
-  log::debug("call", {{"request_id", request_id_},
-                      {"traceparent", trace_parent_},
-                      {"method", method_},
-                      {"code", code},
-                      {"seconds", to_seconds(steady_now() - arrival_)}});
+  log::info("call", {{"request_id", request_id_},
+                     {"traceparent", trace_parent_},
+                     {"method", method_},
+                     {"code", code},
+                     {"seconds", to_seconds(steady_now() - arrival_)}});
   return to_grpc_status(status);
 }
 

@@ -141,6 +141,22 @@ TEST_F(RequestsTest, CarryTheirIdsToTheServices) {
             "q");
 }
 
+TEST_F(RequestsTest, AreLoggedWithTheirIdsUnlessTheyAreProbes) {
+  const std::string trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  testing::internal::CaptureStderr();
+  start();
+  controller_.script(answer());
+  chat({{"X-Request-Id", "mine"}, {"traceparent", trace}});
+  for (const char* probe : {"/livez", "/readyz", "/metrics"}) send("GET", probe);
+  app_->stop();  // a request is logged when its answer is already sent
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr(str_cat("\"level\":\"info\",\"message\":\"request\",",
+                                     "\"request_id\":\"mine\",\"traceparent\":\"", trace, "\"")));
+  EXPECT_THAT(log, testing::Not(HasSubstr("\"route\":\"/livez\"")));
+  EXPECT_THAT(log, testing::Not(HasSubstr("\"route\":\"/readyz\"")));
+  EXPECT_THAT(log, testing::Not(HasSubstr("\"route\":\"/metrics\"")));
+}
+
 TEST_F(RequestsTest, MayBeCompressed) {
   start({.limits = {.max_body_bytes = 1 << 20}});
   controller_.script(answer());
