@@ -43,7 +43,15 @@ class RpcServer {
   std::string address_;
 };
 
-// A channel with this project's message limit, keep-alive and quick reconnects.
-std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
+// How a client finds out about a peer that hangs, or vanished without a word: when nothing came
+// from it for `time` it is asked for a sign of life, with or without calls; if none comes within
+// `timeout`, the connection and its calls end as UNAVAILABLE.
+struct Keepalive {
+  Duration time = std::chrono::seconds(10);
+  Duration timeout = std::chrono::seconds(10);
+};
+
+// A channel with this project's message limit, keepalive and quick reconnects.
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address, Keepalive keepalive = {});
 
 }  // namespace ragcache

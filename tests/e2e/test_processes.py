@@ -161,6 +161,12 @@ class Processes(unittest.TestCase):
         self.assertEqual(by_name["gateway"].get("/readyz"), 200)
         by_name["shard0"].start()
         cluster.wait_ready()
+        # A worker that hangs keeps its connections; it is missed all the same, and found again.
+        by_name["worker"].signal(signal.SIGSTOP)
+        wait_until(lambda: by_name["controller"].get("/readyz") == 503, "the worker to be missed", 40)
+        by_name["worker"].signal(signal.SIGCONT)
+        cluster.wait_ready()
+        cluster.chat("Are you back?", max_tokens=2, rag={"enabled": False})
 
 
 if __name__ == "__main__":
