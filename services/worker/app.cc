@@ -15,6 +15,7 @@
 #include "common/random.h"
 #include "common/rpc/server.h"
 #include "common/status.h"
+#include "common/store/file.h"
 #include "services/worker/engine/engine_actor.h"
 #include "services/worker/metrics.h"
 #include "services/worker/model/llama.h"
@@ -104,6 +105,7 @@ App::~App() { stop(); }
 
 absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::Registry registry) {
   const TimePoint begin = steady_now();
+  RAG_RETURN_IF_ERROR(make_writable_folder(config.state_dir));
   auto parts = std::make_unique<Parts>();
   RAG_ASSIGN_OR_RETURN(const auto files, ModelFiles::open(config.model));
   const int threads = config.threads > 0 ? static_cast<int>(config.threads)
