@@ -87,11 +87,23 @@ class TermKeeper : public worker::v1::WorkerService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status Profile(grpc::ServerContext*, const worker::v1::ProfileRequest*,
+                       grpc::ServerWriter<worker::v1::ProfileResponse>*) override {
+    std::lock_guard lock(mutex_);
+    ++profiles_asked_;
+    changed_.notify_all();
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too few blocks are free"};
+  }
+
   // When the first `count` streams were opened.
   std::vector<TimePoint> wait_opened(size_t count) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return opened_.size() >= count; }));
     return opened_;
+  }
+  void wait_profiles_asked(int count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return profiles_asked_ >= count; }));
   }
 
   std::atomic<uint64_t> epoch = 7;
@@ -103,6 +115,7 @@ class TermKeeper : public worker::v1::WorkerService::Service {
   uint64_t term_ = 0;
   grpc::ServerContext* current_ = nullptr;
   std::vector<TimePoint> opened_;
+  int profiles_asked_ = 0;
 };
 
 class ControllerService : public ::testing::Test {
@@ -223,6 +236,12 @@ TEST_F(ControllerService, TrustsNoWorkerThatIsAnotherThanItAsked) {
   EXPECT_FALSE(status_when(*stub(*app), [](const auto& s) { return !s.ready(); }).ready());
   worker_->epoch = 7;
   status_when(*stub(*app), [](const auto& status) { return status.ready(); });
+}
+
+TEST_F(ControllerService, AsksAgainForPrefillTimesThatItDidNotGet) {
+  start_worker();
+  const auto app = start_controller("c");
+  worker_->wait_profiles_asked(2);
 }
 
 TEST_F(ControllerService, LeavesTheQueueAtTheCallsDeadline) {

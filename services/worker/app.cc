@@ -158,11 +158,12 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   const std::string profile = config.profile.empty()
                                   ? absl::StrCat(config.state_dir, "/prefill_profile.json")
                                   : config.profile;
+  const uint64_t pool_tokens = uint64_t{pool.total()} * kernels::KvLayout::kBlockTokens;
   parts->profiler = std::make_unique<Profiler>(
       profile,
       ProfileKey{parts->model->fingerprint(),
                  machine_name(threads, config.kv_dtype, config.max_batch_tokens)},
-      info.context_tokens(),
+      static_cast<uint32_t>(std::min<uint64_t>(info.context_tokens(), pool_tokens)),
       [&at](uint32_t cached_tokens, uint32_t new_tokens, Profiler::Answer answer) {
         at.engine->time_prefill(cached_tokens, new_tokens, std::move(answer));
       });

@@ -17,8 +17,9 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 // A worker that starts again is found within this time.
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kInfoTimeout = std::chrono::seconds(5);
-// A worker may be measuring for a controller that it does not know to be gone yet.
-constexpr Duration kProfilePause = std::chrono::seconds(5);
+// A worker may be measuring for a controller that it does not know to be gone yet, or lack blocks.
+constexpr Duration kFirstProfilePause = std::chrono::seconds(1);
+constexpr Duration kLongestProfilePause = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -139,12 +140,10 @@ class WorkerLink::Profile : public grpc::ClientReadReactor<worker::v1::ProfileRe
   }
 
   void OnDone(const grpc::Status& status) override {
-    if (status.error_code() == grpc::StatusCode::ABORTED) {
-      log::debug("the worker is measuring its prefill times already; asked again later", {});
-      link_.send(ProfileBusy{connection_});
-    } else if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
-      log::warn("the worker gave no table of its prefill times",
+    if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {
+      log::info("the worker gave no table of its prefill times; it is asked again later",
                 {{"reason", status.error_message()}});
+      link_.send(ProfileFailed{connection_});
     }
     self_.reset();
   }
@@ -166,7 +165,8 @@ WorkerLink::WorkerLink(std::shared_ptr<grpc::Channel> channel, const Digest& mod
       model_(model),
       group_(std::move(group)),
       self_(self),
-      pause_(kFirstPause) {}
+      pause_(kFirstPause),
+      profile_pause_(kFirstProfilePause) {}
 
 WorkerLink::~WorkerLink() {
   if (profile_ != nullptr) profile_->cancel();
@@ -210,6 +210,7 @@ void WorkerLink::handle(InfoArrived arrived, ActorContext&) {
 void WorkerLink::handle(StreamAccepted accepted, ActorContext&) {
   if (accepted.connection != connections_) return;
   pause_ = kFirstPause;
+  profile_pause_ = kFirstProfilePause;
   last_reason_.clear();
   self_.send(AskProfile{accepted.connection});
 }
@@ -220,8 +221,10 @@ void WorkerLink::handle(AskProfile ask, ActorContext&) {
   profile_->start(*stub_, profile_);
 }
 
-void WorkerLink::handle(ProfileBusy busy, ActorContext&) {
-  self_.send_after(kProfilePause, AskProfile{busy.connection});
+void WorkerLink::handle(ProfileFailed failed, ActorContext&) {
+  if (failed.connection != connections_) return;
+  self_.send_after(profile_pause_, AskProfile{failed.connection});
+  profile_pause_ = std::min(profile_pause_ * 2, kLongestProfilePause);
 }
 
 void WorkerLink::handle(StreamEnded ended, ActorContext&) {

@@ -13,8 +13,8 @@
 namespace ragcache::controller {
 
 // Keeps one Execute stream to a worker group: connects, tells the group, passes events and
-// commands, reconnects with growing pauses when the stream ends. Asks each worker once how long its
-// prefills take.
+// commands, reconnects with growing pauses when the stream ends. Asks each worker how long its
+// prefills take, until it is told.
 class WorkerLink {
  public:
   using Group =
@@ -48,11 +48,11 @@ class WorkerLink {
   };
   void handle(AskProfile ask, ActorContext& context);
 
-  // Another measurement is under way.
-  struct ProfileBusy {
+  // No table came: another measurement is under way, or this one failed.
+  struct ProfileFailed {
     uint64_t connection;
   };
-  void handle(ProfileBusy busy, ActorContext& context);
+  void handle(ProfileFailed failed, ActorContext& context);
 
   struct StreamEnded {
     uint64_t connection;
@@ -75,6 +75,7 @@ class WorkerLink {
   std::shared_ptr<Profile> profile_;
   uint64_t connections_ = 0;
   Duration pause_;
+  Duration profile_pause_;
   std::string last_reason_;
 };
 

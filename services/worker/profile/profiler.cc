@@ -15,6 +15,8 @@ constexpr double kSeconds = 45;
 // A point is the least of a few runs, unless one takes long: what disturbs a run makes it longer.
 constexpr int kRuns = 3;
 constexpr double kPointSeconds = 0.3;
+// So many columns must be measured where blocks are lacking for more: a line takes two points.
+constexpr size_t kColumnsMin = 2;
 
 // The point goes on the line of the two with fewer new tokens.
 double extrapolate(const PrefillProfile& profile, size_t row, size_t column) {
@@ -67,7 +69,8 @@ void Profiler::go_on(std::shared_ptr<Run> run) {
     const uint32_t cached = profile.cached_tokens[row];
     const uint32_t fresh = profile.new_tokens[column];
     const size_t index = row * profile.new_tokens.size() + column;
-    if (column > 0 && (run->spent > kSeconds || cached + fresh > max_tokens_)) {
+    if (column > 0 &&
+        (run->spent > kSeconds || fresh >= run->too_many || cached + fresh > max_tokens_)) {
       profile.seconds[index] = extrapolate(profile, row, column);
       continue;
     }
@@ -82,6 +85,13 @@ void Profiler::go_on(std::shared_ptr<Run> run) {
 
 void Profiler::measured(std::shared_ptr<Run> run, size_t index, uint32_t cached_tokens,
                         uint32_t new_tokens, const absl::StatusOr<double>& seconds) {
+  const size_t column = index % run->profile.new_tokens.size();
+  if (absl::IsResourceExhausted(seconds.status()) && column >= kColumnsMin) {
+    run->too_many = new_tokens;
+    run->spent += std::exchange(run->point_spent, 0);
+    run->runs = 0;
+    return go_on(std::move(run));
+  }
   if (!seconds.ok()) return fail(*run, seconds.status());
   double& point = run->profile.seconds[index];
   point = run->runs == 0 ? *seconds : std::min(point, *seconds);
@@ -98,7 +108,11 @@ void Profiler::measured(std::shared_ptr<Run> run, size_t index, uint32_t cached_
 }
 
 void Profiler::finish(Run& run) {
-  if (const absl::Status saved = save_profile(run.profile, path_); !saved.ok()) {
+  const bool lacked_blocks = run.too_many != kNoLimit;
+  const absl::Status saved =
+      lacked_blocks ? absl::ResourceExhaustedError("blocks were lacking for longer prefills")
+                    : save_profile(run.profile, path_);
+  if (!saved.ok()) {
     log::warn("the profile is not saved",
               {{"profile", path_}, {"reason", std::string(saved.message())}});
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,7 +18,8 @@ namespace ragcache::worker {
 class Profiler {
  public:
   using Answer = std::function<void(absl::StatusOr<double>)>;
-  // Runs one prefill when it can, and answers with its seconds.
+  // Runs one prefill when it can, and answers with its seconds; RESOURCE_EXHAUSTED if too few
+  // blocks are free.
   using Measure = std::function<void(uint32_t cached_tokens, uint32_t new_tokens, Answer answer)>;
 
   // Who asked. Exactly one of `done` and `failed` is called, last.
@@ -32,16 +34,20 @@ class Profiler {
   // `max_tokens` bounds cached and new ones together.
   Profiler(std::string path, ProfileKey key, uint32_t max_tokens, Measure measure);
 
-  // From the file unless `again`. ABORTED if a profile is being measured.
+  // From the file unless `again`. ABORTED if a profile is being measured. One that lacked blocks
+  // for long prefills goes on as it began; it is not saved, for another time there may be room.
   void profile(bool again, Listener listener);
 
  private:
+  static constexpr uint32_t kNoLimit = std::numeric_limits<uint32_t>::max();
+
   struct Run {
     PrefillProfile profile;
     size_t next = 0;         // of the points
     int runs = 0;            // of that point
     double point_spent = 0;  // on them
     double spent = 0;        // on all points
+    uint32_t too_many = kNoLimit;  // new tokens: blocks were lacking for so many
     Listener listener;
   };
 

@@ -27,9 +27,10 @@ class Profile : public testing::Test {
     size_t points = 0;
   };
   Result profile(bool again, uint32_t max_tokens = 8192, double slowness = 1,
-                 const std::string& machine = "m") {
+                 const std::string& machine = "m", uint32_t room = 8192) {
     Profiler profiler(path_, {sha256("model"), machine}, max_tokens,
                       [&](uint32_t cached, uint32_t fresh, const Profiler::Answer& answer) {
+                        if (fresh > room) return answer(absl::ResourceExhaustedError("full"));
                         answer(slowness * model(cached, fresh));
                       });
     Result result;
@@ -84,10 +85,30 @@ TEST_F(Profile, StaysWithinTheContextAndItsTime) {
   }
 }
 
+TEST_F(Profile, GoesOnAsItBeganWhereBlocksAreLackingAndIsThenNotKept) {
+  const Result full = profile(false, 8192, 1, "m", 200);
+  ASSERT_TRUE(full.profile.has_value()) << full.status;
+  EXPECT_EQ(full.points, 5u * 3);
+  const size_t columns = full.profile->new_tokens.size();
+  ASSERT_EQ(full.profile->seconds.size(), 5 * columns);
+  for (size_t i = 0; i < full.profile->seconds.size(); ++i) {
+    EXPECT_NEAR(
+        full.profile->seconds[i],
+        model(full.profile->cached_tokens[i / columns], full.profile->new_tokens[i % columns]),
+        1e-9);
+  }
+  EXPECT_EQ(profile(false).points, 30u);
+  EXPECT_EQ(profile(false).points, 0u);
+  // One point makes no line.
+  const Result point = profile(true, 8192, 1, "m", 16);
+  EXPECT_EQ(point.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(profile(false).points, 0u);  // what was known stays
+}
+
 TEST_F(Profile, EndsOnceWhenMeasuringFailsOrNobodyListens) {
   Profiler profiler(path_, {sha256("model"), "m"}, 8192,
                     [](uint32_t, uint32_t fresh, const Profiler::Answer& answer) {
-                      if (fresh > 64) return answer(absl::ResourceExhaustedError("full"));
+                      if (fresh > 64) return answer(absl::UnavailableError("stopping"));
                       answer(1.0);
                     });
   int ends = 0;
