@@ -279,6 +279,7 @@ class Harness {
   }
 
   Engine& engine() { return *engine_; }
+  Metrics& metrics() { return metrics_; }
   uint64_t block_bytes() const { return static_cast<uint64_t>(model_.kv_layout().block_bytes()); }
   HostArena& arena() { return *arena_; }
   ManualTransfers& transfers() { return *manual_; }

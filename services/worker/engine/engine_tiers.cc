@@ -171,12 +171,14 @@ void Engine::collect_transfers() {
     const InFlight ended = std::move(in_flight_.front());
     in_flight_.pop_front();
     pool_.give_back(ended.blocks);
-    const double seconds = to_seconds(ended.transfer->end - ended.transfer->start);
-    if (ended.transfer->kind() == Transfer::Kind::kSave) {
-      metrics_.save_seconds.Observe(seconds);
+    const bool saves = ended.transfer->kind() == Transfer::Kind::kSave;
+    if (ended.transfer->done_bytes() == ended.transfer->bytes()) {
+      (saves ? metrics_.save_seconds : metrics_.load_seconds)
+          .Observe(to_seconds(ended.transfer->end - ended.transfer->start));
+    }
+    if (saves) {
       saved(*ended.transfer);
     } else {
-      metrics_.load_seconds.Observe(seconds);
       loaded(*ended.transfer, ended.request);
     }
   }
@@ -202,11 +204,13 @@ void Engine::saved(const Transfer& transfer) {
 }
 
 void Engine::loaded(const Transfer& transfer, Request* request) {
+  const uint64_t bytes = transfer.done_bytes();
+  loaded_bytes_ += bytes;
+  metrics_.loaded_bytes.Increment(static_cast<double>(bytes));
   const double seconds = to_seconds(transfer.end - transfer.start);
-  if (transfer.layers() == model_.config().n_layers && seconds > 0) {
-    loaded_bytes_ += transfer.bytes();
-    metrics_.loaded_bytes.Increment(static_cast<double>(transfer.bytes()));
-    load_rate_ += kRateWeight * (static_cast<double>(transfer.bytes()) / seconds - load_rate_);
+  // What is missing or damaged takes another time than its bytes.
+  if (bytes == transfer.bytes() && seconds > 0) {
+    load_rate_ += kRateWeight * (static_cast<double>(bytes) / seconds - load_rate_);
   }
   for (const Transfer::Piece& piece : transfer.pieces) {
     // The copy that was read, not one that was made after it was dropped.

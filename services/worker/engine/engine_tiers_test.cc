@@ -418,6 +418,40 @@ TEST(EngineTiers, LetARunningStreamWaitForNoCopy) {
   EXPECT_EQ(harness.answers["hit"].cached_host_tokens, 111u);
 }
 
+TEST(EngineTiers, CountAndTimeWhatWasCopiedAndNothingElse) {
+  const Prompt prompt(59);
+  Harness harness(with_host());
+  const auto count = [](prometheus::Histogram& seconds) {
+    return seconds.Collect().histogram.sample_count;
+  };
+  harness.run_alone(make(harness, "cold", prompt));
+  const auto ids = ids_of(make(harness, "x", prompt));
+  harness.demote(ids);
+  harness.settle();
+  EXPECT_EQ(count(harness.metrics().save_seconds), 3u);
+  // Cancelled before it began.
+  harness.transfers().held = true;
+  harness.generate(make(harness, "cancelled", prompt));
+  harness.send(Cancel{"cancelled"});
+  harness.step();
+  harness.transfers().held = false;
+  harness.settle();
+  EXPECT_EQ(harness.last_load.loaded_bytes, 0u);
+  EXPECT_EQ(count(harness.metrics().load_seconds), 0u);
+  // The second of three is damaged: five of eight blocks.
+  harness.arena().block(1)[0] ^= 4;
+  harness.run_alone(make(harness, "damaged", prompt));
+  EXPECT_EQ(harness.last_load.damaged_segments, 1u);
+  EXPECT_EQ(harness.last_load.loaded_bytes, 3 * harness.block_bytes());
+  EXPECT_EQ(count(harness.metrics().load_seconds), 0u);
+  harness.demote(ids);
+  harness.settle();
+  EXPECT_EQ(count(harness.metrics().save_seconds), 4u);
+  harness.run_alone(make(harness, "whole", prompt));
+  EXPECT_EQ(harness.last_load.loaded_bytes, (3 + 8) * harness.block_bytes());
+  EXPECT_EQ(count(harness.metrics().load_seconds), 1u);
+}
+
 TEST(EngineTiers, TimePrefillsInBlocksThatAreFreeAndLeaveNoTrace) {
   const Prompt prompt(58);
   Harness harness(with_host());

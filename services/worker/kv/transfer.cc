@@ -16,11 +16,23 @@ constexpr Duration kPatience = std::chrono::seconds(30);
 
 Transfer::Transfer(Kind kind, uint64_t number, std::vector<Piece> a_pieces,
                    const kernels::KvLayout& layout)
-    : pieces(std::move(a_pieces)), copied(layout.n_layers), kind_(kind), number_(number) {
+    : pieces(std::move(a_pieces)),
+      copied(layout.n_layers),
+      kind_(kind),
+      number_(number),
+      block_bytes_(static_cast<uint64_t>(layout.block_bytes())) {
   for (const Piece& piece : pieces) {
     RAG_CHECK(kind == Kind::kErase || piece.device_blocks.size() == piece.host.blocks.size());
-    bytes_ += piece.device_blocks.size() * static_cast<uint64_t>(layout.block_bytes());
+    bytes_ += piece.device_blocks.size() * block_bytes_;
   }
+}
+
+uint64_t Transfer::done_bytes() const {
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.outcome == Outcome::kDone) bytes += piece.device_blocks.size() * block_bytes_;
+  }
+  return bytes;
 }
 
 Copier::Copier(const kernels::KvLayout& layout, void* device, HostArena& arena,
@@ -83,6 +95,7 @@ void Copier::give_up(Transfer& transfer) {
 
 void Copier::end(Transfer& transfer) {
   transfer.end = steady_now();
+  if (transfer.start == TimePoint{}) transfer.start = transfer.end;  // it never began
   transfer.ended_.store(true, std::memory_order_release);
 }
 

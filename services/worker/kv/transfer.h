@@ -43,6 +43,8 @@ class Transfer {
   Kind kind() const { return kind_; }
   uint64_t number() const { return number_; }  // rises in the order of submission
   uint64_t bytes() const { return bytes_; }
+  // Of them those of pieces that are kDone. REQUIRES: ended().
+  uint64_t done_bytes() const;
 
   // Layers [0, layers()) are copied.
   int64_t layers() const { return layers_.load(std::memory_order_acquire); }
@@ -61,6 +63,7 @@ class Transfer {
 
   const Kind kind_;
   const uint64_t number_;
+  const uint64_t block_bytes_;
   uint64_t bytes_ = 0;
   std::atomic<int64_t> layers_ = 0;
   std::atomic<bool> ended_ = false;

@@ -120,6 +120,12 @@ TEST_F(Transfers, EndSoonWhenNobodyWantsThem) {
   EXPECT_TRUE(save->ended());
   EXPECT_EQ(save->pieces[0].outcome, Transfer::Outcome::kFailed);
   EXPECT_FALSE(arena_->has(save->pieces[0].host));
+  // One that never began took no time.
+  const auto waiting = make(Transfer::Kind::kSave, {piece(1, {5}, {0})});
+  waiting->cancel();
+  EXPECT_TRUE(copier.advance(*waiting));
+  EXPECT_EQ(waiting->end - waiting->start, Duration::zero());
+  EXPECT_EQ(waiting->done_bytes(), 0u);
 }
 
 TEST_F(Transfers, GoNoFasterThanTheyAreThrottled) {
