@@ -28,16 +28,33 @@ using fakes::FakeWorker;
 constexpr uint32_t kMaxTokens = 20;  // of requests that name none
 constexpr TokenId kLetterC = 5;
 
-// The group with its invariants checked after every message.
+// The group with its invariants checked after every message, and that its policy's clocks never go
+// back but when the cache is cleared.
 class CheckedGroup : public GroupActor {
  public:
-  using GroupActor::GroupActor;
+  // `policy_seen` is `policy`, which the group owns.
+  CheckedGroup(const EvictionPolicy* policy_seen, const Config& config,
+               std::unique_ptr<EvictionPolicy> policy, std::shared_ptr<PrefillCost> prefill_cost,
+               std::shared_ptr<Metrics> metrics)
+      : GroupActor(config, 1, std::move(policy), std::move(prefill_cost), std::move(metrics)),
+        policy_(policy_seen) {}
 
   template <typename M>
   void handle(M message, ActorContext& context) {
     GroupActor::handle(std::move(message), context);
     check_invariants();
+    for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+      double& last = tier == Tier::kDevice ? device_clock_ : host_clock_;
+      const double now = policy_->clock(tier);
+      RAG_CHECK(now >= last || (std::is_same_v<M, ClearGroupCache>));
+      last = now;
+    }
   }
+
+ private:
+  const EvictionPolicy* const policy_;
+  double device_clock_ = 0;
+  double host_clock_ = 0;
 };
 
 // What one client saw.
@@ -75,8 +92,10 @@ class Simulation {
     config.cached_prefix_docs = below(3) == 0 ? 2 : 0;
     config.prefix_cache = below(16) > 0;
     const std::vector<std::string> policies = policy_names();
+    std::unique_ptr<EvictionPolicy> policy = *make_policy(policies[below(policies.size())]);
+    const EvictionPolicy* const policy_seen = policy.get();
     group_ = runtime_.spawn<CheckedGroup>(
-        config, uint64_t{1}, *make_policy(policies[below(policies.size())]),
+        policy_seen, config, std::move(policy),
         std::make_shared<PrefillCost>(PrefillCost::unmeasured()), metrics_);
     retrieval_ = runtime_.spawn<SimRetrieval>(format_, history_);
     auto submits = GroupAddress::of_functions(
