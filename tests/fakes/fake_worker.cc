@@ -221,6 +221,7 @@ void FakeWorker::generate(const worker::v1::Generate& command) {
     auto it = memory_->device.find(segment.id());
     RAG_CHECK(expected || it == memory_->device.end() || !missing.empty());
     RAG_CHECK(!on_host || memory_->forgetful || memory_->host.contains(segment.id()));
+    memory_->loads += on_host ? 1 : 0;
     request.to_load.push_back(on_host && memory_->host.contains(segment.id()));
     if (expected && it == memory_->device.end()) {
       missing.push_back(segment.id());

@@ -119,6 +119,7 @@ class Simulation {
       if (forgetful_ && below(12) == 0) worker_.send(FakeWorker::Damage{});
       if (below(20) == 0)
         group_.send(ClearGroupCache{Address<CacheCleared>::of_functions([](CacheCleared) {})});
+      if (below(15) == 0) group_.send(WorkerProfiled{connections_ - below(2), make_profile()});
       if (below(25) == 0) {
         if (below(3) == 0) {
           worker_.send(FakeWorker::Break{});
@@ -143,8 +144,9 @@ class Simulation {
 
  private:
   static constexpr const char* kSystem = "ab c";
+  static constexpr uint64_t kHopelessRate = 10'000;
   // Not measured; so slow that everything is computed; about as fast as computing; fast.
-  static constexpr uint64_t kLoadRates[] = {0, 10'000, 1'000'000, 1'000'000'000};
+  static constexpr uint64_t kLoadRates[] = {0, kHopelessRate, 1'000'000, 1'000'000'000};
 
   struct Client {
     v1::AnswerRequest request;
@@ -172,6 +174,24 @@ class Simulation {
       worker_ = runtime_.spawn<FakeWorker>(++connections_, memory_, FakeWorker::Group(group_));
     }
     worker_.send_after(pause + std::chrono::milliseconds(below(2) * 50), FakeWorker::Connect{});
+  }
+
+  // How long prefills take. Sometimes the table makes no sense, and would have everything loaded.
+  worker::v1::PrefillProfile make_profile() {
+    const double slowness = 1e-4 * (1 + below(20));
+    worker::v1::PrefillProfile profile;
+    for (const uint32_t cached : {0u, 200u}) {
+      profile.add_cached_tokens(cached);
+      for (const uint32_t fresh : {16u, 64u, 256u}) {
+        if (cached == 0) profile.add_new_tokens(fresh);
+        profile.add_seconds(slowness * (1 + 0.2 * fresh));
+      }
+    }
+    if (below(3) == 0) {
+      profile.set_seconds(2, 1e6);
+      profile.set_seconds(5, 1e-6);
+    }
+    return profile;
   }
 
   v1::AnswerRequest make_request(int number) {
@@ -418,6 +438,9 @@ class Simulation {
     }
     EXPECT_EQ(status.cache.free_blocks() + status.cache.cached_blocks(), memory_->device_blocks);
     EXPECT_LE(status.cache.host_cached_blocks(), memory_->host_blocks);
+    if (memory_->load_bytes_per_second == kHopelessRate) {
+      EXPECT_EQ(memory_->loads, 0u);
+    }
   }
 
  public:
