@@ -28,19 +28,17 @@ GroupActor::GroupActor(const Config& config, uint64_t term, std::unique_ptr<Evic
 // ---- requests
 
 void GroupActor::handle(Submit submit, ActorContext& context) {
-  const auto refuse = [&submit](absl::Status status) {
-    submit.reply.send(
-        GroupEnded{submit.choice, std::move(status), worker::v1::FINISH_REASON_UNSPECIFIED});
-  };
-  if (given_up_) return refuse(no_worker());
-  if (queue_.size() >= config_.max_waiting) {
-    return refuse(absl::ResourceExhaustedError(absl::StrCat(
-        "max_waiting: ", config_.max_waiting, " requests wait already; try again later")));
-  }
-  const uint64_t arrival = ++arrivals_;
   Request request;
   request.submit = std::move(submit);
-  request.arrival = arrival;
+  request.arrival = ++arrivals_;
+  if (given_up_) return end(request, no_worker(), worker::v1::FINISH_REASON_UNSPECIFIED);
+  if (queue_.size() >= config_.max_waiting) {
+    return end(request,
+               absl::ResourceExhaustedError(
+                   absl::StrCat("max_waiting: ", config_.max_waiting,
+                                " requests wait already; try again later")),
+               worker::v1::FINISH_REASON_UNSPECIFIED);
+  }
   enqueue(std::move(request));
   dispatch(context);
 }
@@ -269,7 +267,6 @@ GroupActor::Request GroupActor::take_back(Running::iterator it) {
 
 void GroupActor::requeue(Request request) {
   if (request.tokens_left() == 0) {  // its last token came, only the word of its end did not
-    metrics_->finished.Increment();
     return end(request, absl::OkStatus(), worker::v1::FINISH_REASON_LENGTH);
   }
   request.preempting = false;
@@ -304,11 +301,14 @@ absl::Status GroupActor::no_worker() const {
 }
 
 void GroupActor::end(Request& request, absl::Status status, worker::v1::FinishReason reason) {
+  prometheus::Counter& outcome = status.ok()                  ? metrics_->finished
+                                 : absl::IsCancelled(status) ? metrics_->cancelled
+                                                             : metrics_->failed;
+  outcome.Increment();
   request.submit.reply.send(GroupEnded{request.submit.choice, std::move(status), reason});
 }
 
 void GroupActor::end_withdrawn(Request& request) {
-  metrics_->cancelled.Increment();
   end(request, absl::CancelledError("withdrawn"), worker::v1::FINISH_REASON_UNSPECIFIED);
 }
 

@@ -127,6 +127,7 @@ class GroupActor {
   // After a while without a worker requests fail, waiting ones and new ones, until there is one.
   void no_worker_at(TimePoint now);
   absl::Status no_worker() const;
+  // Answers and counts it, whatever came of it.
   void end(Request& request, absl::Status status, worker::v1::FinishReason reason);
   void end_withdrawn(Request& request);
   // Why the worker can never run it; OK if it can.

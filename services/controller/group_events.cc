@@ -105,7 +105,6 @@ void GroupActor::no_worker_at(TimePoint now) {
   given_up_ = true;
   while (!queue_.empty()) {
     Request request = dequeue(queue_.begin());
-    metrics_->failed.Increment();
     end(request, no_worker(), worker::v1::FINISH_REASON_UNSPECIFIED);
   }
   update_gauges();
@@ -288,7 +287,6 @@ void GroupActor::on_finished(const worker::v1::Finished& finished) {
   if (!request.hits_counted) {
     deliver(request, {}, {finished.cached_device_tokens(), finished.cached_host_tokens()});
   }
-  metrics_->finished.Increment();
   if (request.submit.keep && !request.submit.plan->chain.empty()) {
     const std::vector<SegmentSpec>& chain = request.submit.plan->chain;
     if (tree_->keep(chain, true)) kept_[chain.back().id] = chain;
@@ -327,7 +325,6 @@ void GroupActor::on_failed(const worker::v1::Failed& failed) {
     default:
       break;
   }
-  metrics_->failed.Increment();
   log::error("request failed on the worker",
              {{"request_id", request.submit.request_id}, {"error", failed.message()}});
   end(request,
