@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/actor/sim_runtime.h"
 
@@ -104,6 +105,30 @@ TEST_F(Group, CountsEachRequestThatEndsByItsOutcome) {
   EXPECT_EQ(metrics_->finished.Value(), 1);
   EXPECT_EQ(metrics_->cancelled.Value(), 1);
   EXPECT_EQ(metrics_->failed.Value(), 7);
+}
+
+TEST_F(Group, KeepsItsPrefillTimesWhereANewTableMakesNoSenseOrIsAnotherWorkers) {
+  const auto table = [](const std::vector<uint32_t>& new_tokens,
+                        const std::vector<double>& seconds) {
+    worker::v1::PrefillProfile table;
+    table.add_cached_tokens(0);
+    table.mutable_new_tokens()->Add(new_tokens.begin(), new_tokens.end());
+    table.mutable_seconds()->Add(seconds.begin(), seconds.end());
+    return table;
+  };
+  connect();
+  connect();
+  tell(WorkerProfiled{connection_, table({16, 32}, {1, 2})});
+  EXPECT_TRUE(prefill_cost_->measured());
+  EXPECT_EQ(prefill_cost_->seconds(0, 32), 2);
+  tell(WorkerProfiled{connection_, table({16, 32}, {7})});
+  tell(WorkerProfiled{connection_, table({16, 32}, {7, -7})});
+  tell(WorkerProfiled{connection_, table({32, 16}, {7, 7})});
+  tell(WorkerProfiled{connection_, table({}, {})});
+  tell(WorkerProfiled{connection_ - 1, table({16, 32}, {7, 7})});
+  EXPECT_EQ(prefill_cost_->seconds(0, 32), 2);
+  tell(WorkerProfiled{connection_, table({16, 32}, {3, 4})});
+  EXPECT_EQ(prefill_cost_->seconds(0, 32), 4);
 }
 
 }  // namespace
