@@ -203,10 +203,9 @@ RunReport make_run_report(const Workload& workload,
 
 Json to_json(const RunReport& report) {
   Json json{{"workload", report.workload}, {"substituted", report.substituted},
-            {"left_out", report.left_out},
-            {"endpoint", report.endpoint}, {"arrivals", report.arrivals},
-            {"rate", report.rate},         {"seed", report.seed},
-            {"warm_up", report.warm_up}};
+            {"left_out", report.left_out}, {"endpoint", report.endpoint},
+            {"arrivals", report.arrivals}, {"rate", report.rate},
+            {"seed", report.seed},         {"warm_up", report.warm_up}};
   json.update(to_json(report.summary));
   if (report.skew) {
     json["skew"] = to_json(report.skew->requests);

@@ -33,11 +33,11 @@ void GroupActor::handle(Submit submit, ActorContext& context) {
   request.arrival = ++arrivals_;
   if (given_up_) return end(request, no_worker(), worker::v1::FINISH_REASON_UNSPECIFIED);
   if (queue_.size() >= config_.max_waiting) {
-    return end(request,
-               absl::ResourceExhaustedError(
-                   absl::StrCat("max_waiting: ", config_.max_waiting,
-                                " requests wait already; try again later")),
-               worker::v1::FINISH_REASON_UNSPECIFIED);
+    return end(
+        request,
+        absl::ResourceExhaustedError(absl::StrCat("max_waiting: ", config_.max_waiting,
+                                                  " requests wait already; try again later")),
+        worker::v1::FINISH_REASON_UNSPECIFIED);
   }
   enqueue(std::move(request));
   dispatch(context);
@@ -301,7 +301,7 @@ absl::Status GroupActor::no_worker() const {
 }
 
 void GroupActor::end(Request& request, absl::Status status, worker::v1::FinishReason reason) {
-  prometheus::Counter& outcome = status.ok()                  ? metrics_->finished
+  prometheus::Counter& outcome = status.ok()                 ? metrics_->finished
                                  : absl::IsCancelled(status) ? metrics_->cancelled
                                                              : metrics_->failed;
   outcome.Increment();

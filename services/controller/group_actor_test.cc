@@ -35,9 +35,9 @@ class Group : public ::testing::Test {
     info.set_block_tokens(16);
     info.set_total_blocks(10);
     info.set_context_tokens(100);
-    tell(WorkerConnected{++connection_, std::move(info),
-                         Address<worker::v1::ExecuteRequest>::of_functions(
-                             [](worker::v1::ExecuteRequest) {})});
+    tell(WorkerConnected{
+        ++connection_, std::move(info),
+        Address<worker::v1::ExecuteRequest>::of_functions([](worker::v1::ExecuteRequest) {})});
     worker::v1::ExecuteResponse event;
     event.mutable_snapshot()->set_last_page(true);
     tell_event(std::move(event));
@@ -50,8 +50,7 @@ class Group : public ::testing::Test {
     submit.plan = std::move(plan);
     submit.max_tokens = max_tokens;
     submit.reply = RequestEvents::of_functions(
-        [](TokensArrived) {},
-        [this, id](GroupEnded ended) { ends_[id] = ended.status.code(); });
+        [](TokensArrived) {}, [this, id](GroupEnded ended) { ends_[id] = ended.status.code(); });
     tell(std::move(submit));
   }
 

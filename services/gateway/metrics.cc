@@ -56,8 +56,8 @@ void AnswerTimes::got_text() {
 void AnswerTimes::got_all(uint32_t tokens, size_t choices) {
   const double of_a_choice = static_cast<double>(tokens) / static_cast<double>(choices);
   if (!first_text_ || of_a_choice < 2) return;
-  metrics_.time_per_output_token(stream_)
-      .Observe(to_seconds(steady_now() - *first_text_) / (of_a_choice - 1));
+  metrics_.time_per_output_token(stream_).Observe(to_seconds(steady_now() - *first_text_) /
+                                                  (of_a_choice - 1));
 }
 
 void AnswerTimes::ended() {

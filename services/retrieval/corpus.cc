@@ -88,9 +88,8 @@ absl::Status Corpus::publish(std::span<const BuiltDocument> documents,
   std::vector<VectorId> replaced;
   std::vector<DocumentWriter::Stored> stored;
   for (const BuiltDocument& document : documents) {
-    RAG_ASSIGN_OR_RETURN(
-        stored.emplace_back(),
-        writer.put(number_, document.document, document.cut, document.pieces, document.vectors));
+    RAG_ASSIGN_OR_RETURN(stored.emplace_back(), writer.put(number_, document.document, document.cut,
+                                                           document.pieces, document.vectors));
     const std::vector<VectorId>& old = stored.back().replaced;
     replaced.insert(replaced.end(), old.begin(), old.end());
   }

@@ -191,7 +191,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
 
 void App::stop() {
   parts_->service->shut_down();
-  parts_->engine->stop();  // ends a profile that waits for its turn, for which the server would wait
+  parts_->engine
+      ->stop();  // ends a profile that waits for its turn, for which the server would wait
   parts_->server->stop();
   if (parts_->transfers != nullptr) parts_->transfers->stop();
 }

@@ -51,7 +51,7 @@ class FakeWorker {
     std::map<std::string, Segment> device;
     std::map<std::string, Segment> host;
     uint64_t saves = 0;
-    uint64_t loads = 0;  // segments that were to be loaded
+    uint64_t loads = 0;   // segments that were to be loaded
     uint64_t stream = 0;  // the connection of the current one
   };
 

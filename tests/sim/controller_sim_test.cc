@@ -94,9 +94,9 @@ class Simulation {
     const std::vector<std::string> policies = policy_names();
     std::unique_ptr<EvictionPolicy> policy = *make_policy(policies[below(policies.size())]);
     const EvictionPolicy* const policy_seen = policy.get();
-    group_ = runtime_.spawn<CheckedGroup>(
-        policy_seen, config, std::move(policy),
-        std::make_shared<PrefillCost>(PrefillCost::unmeasured()), metrics_);
+    group_ = runtime_.spawn<CheckedGroup>(policy_seen, config, std::move(policy),
+                                          std::make_shared<PrefillCost>(PrefillCost::unmeasured()),
+                                          metrics_);
     retrieval_ = runtime_.spawn<SimRetrieval>(format_, history_);
     auto submits = GroupAddress::of_functions(
         [this](Submit submit) {

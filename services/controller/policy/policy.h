@@ -59,8 +59,9 @@ class EvictionPolicy {
   // Whether a node of the device is worth its copy to the host, where what goes for it is worth
   // `victim`. Both are priorities of the host tier.
   virtual bool admits_to_host(double /*priority*/, double /*victim*/) const { return true; }
-  // Whether a node that the host alone has, of this priority, stays longer than the copy of one that
-  // the device has, of priority `copy`: such a copy saves something only if the device is lost.
+  // Whether a node that the host alone has, of this priority, stays longer than the copy of one
+  // that the device has, of priority `copy`: such a copy saves something only if the device is
+  // lost.
   virtual bool outlasts_copy(double /*priority*/, double /*copy*/) const { return false; }
   // Whether nodes that waiting requests will want go last.
   virtual bool looks_ahead() const { return false; }

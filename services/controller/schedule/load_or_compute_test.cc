@@ -7,9 +7,7 @@ namespace {
 
 // A token takes 1/1024 s behind nothing, and twice that behind 1024 cached tokens and more. Nothing
 // that is computed from it below is rounded.
-PrefillCost table() {
-  return *PrefillCost::create({0, 1024}, {256, 1280}, {0.25, 1.25, 0.5, 2.5});
-}
+PrefillCost table() { return *PrefillCost::create({0, 1024}, {256, 1280}, {0.25, 1.25, 0.5, 2.5}); }
 
 constexpr double kRate = 1024;  // bytes a second
 

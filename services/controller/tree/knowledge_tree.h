@@ -55,7 +55,8 @@ struct RequestCost {
 // (§2). A copy needs copies of all ancestors, or a lost device would leave it out of reach: these
 // are made first. Room on the host comes from nodes that are there alone, least priority first,
 // then from copies of what the device has, leaf first, or from these before, where the policy rates
-// them lower; where neither gives enough the node is freed instead. A host that loses a node to make room loses it altogether.
+// them lower; where neither gives enough the node is freed instead. A host that loses a node to
+// make room loses it altogether.
 //
 // All decisions take effect here at once and are returned as moves for the worker, which carries
 // them out in order. Owned by one GroupActor; no locks. Matching is O(segments of the request),
@@ -105,8 +106,8 @@ class KnowledgeTree {
   std::vector<Move> evict(uint32_t blocks);
 
   // Gives a node of the device a host copy, and its ancestors: where the host has room, or, if
-  // `make_room`, can make it out of nodes that are there alone and that the policy values less. None
-  // if not, but for what was given up before one was met that it does not.
+  // `make_room`, can make it out of nodes that are there alone and that the policy values less.
+  // None if not, but for what was given up before one was met that it does not.
   std::vector<Move> replicate(const SegmentId& id, bool make_room);
 
   // A node turned out to be gone from the device, or its host copy to be unusable. Removes it and

@@ -205,8 +205,8 @@ TEST(KnowledgeTree, AgreesWithAPlainModelOverRandomOperations) {
   std::cout << "seed " << seed << " (--gtest_random_seed), " << operations()
             << " operations (RAG_TREE_OPS)\n";
   const std::vector<std::pair<std::string, bool>> policies{
-      {"lru", true},       {"lfu", true},        {"lfu", false},   {"gdsf", true},
-      {"gdsf", false},     {"pgdsf", true},      {"pgdsf", false}, {"adaptive", true},
+      {"lru", true},       {"lfu", true},    {"lfu", false},   {"gdsf", true},
+      {"gdsf", false},     {"pgdsf", true},  {"pgdsf", false}, {"adaptive", true},
       {"adaptive", false}, {"fickle", false}};
   const std::vector<uint32_t> hosts{0, 4, 12, 40};
   uint64_t part = 0;

@@ -181,7 +181,9 @@ TEST_F(KnowledgeTreeTest, TenThousandChildrenOfOneNodeLeaveInTheirOrder) {
 TEST(KnowledgeTree, TellsItsPolicyThatAllHasLeftWhenItEnds) {
   const auto policy = *make_policy("lfu", {.remember = false});
   const auto specs = chain_of("SA");
-  const auto priority = [&] { return policy->priority(specs[1].id, specs[1].tokens, Tier::kDevice); };
+  const auto priority = [&] {
+    return policy->priority(specs[1].id, specs[1].tokens, Tier::kDevice);
+  };
   {
     KnowledgeTree tree(*policy, kBlockTokens, 0);
     tree.acquire(specs, RequestCost{1, 100});

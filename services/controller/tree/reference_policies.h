@@ -165,7 +165,8 @@ class ReferenceAdaptive : public ReferencePolicy {
     const std::string& path = access.path;
     resident_[path] = tokens_of(path);
     std::array<bool, kHalfLives.size()> hits{};
-    for (size_t i = 0; i < kHalfLives.size(); ++i) hits[i] = shadows_[i].access(path, score(path, i));
+    for (size_t i = 0; i < kHalfLives.size(); ++i)
+      hits[i] = shadows_[i].access(path, score(path, i));
     for (size_t i = 0; i < kHalfLives.size(); ++i) {
       const double gain = (hits[i] - hits[chosen_]) * static_cast<double>(tokens_of(path));
       shadows_[i].gain += gain;

@@ -157,9 +157,9 @@ TEST_F(FrontTest, ObservesTheTimesOfAnswers) {
   controller_.script({retrieved()}, {grpc::StatusCode::UNAVAILABLE, "worker lost"});
   ASSERT_FALSE(chat(chat_request()).status.ok());
   const std::string text = final_metrics();
-  for (const char* name : {"ragcache_time_to_first_token_seconds",
-                           "ragcache_time_per_output_token_seconds",
-                           "ragcache_e2e_request_latency_seconds"}) {
+  for (const char* name :
+       {"ragcache_time_to_first_token_seconds", "ragcache_time_per_output_token_seconds",
+        "ragcache_e2e_request_latency_seconds"}) {
     EXPECT_THAT(text, HasSubstr(str_cat(name, "_count{stream=\"true\"} 1")));
   }
 }

@@ -69,7 +69,7 @@ absl::Status check_stored_id(std::string_view name, std::string_view id) {
 }
 
 absl::Status check_stored_ids(std::string_view name,
-                                const google::protobuf::RepeatedPtrField<std::string>& ids) {
+                              const google::protobuf::RepeatedPtrField<std::string>& ids) {
   if (ids.empty() || ids.size() > kMaxIds) {
     return invalid_field(name, str_cat("must hold 1 to ", kMaxIds, " ids, not ", ids.size()));
   }

@@ -43,10 +43,10 @@ class Profiler {
 
   struct Run {
     PrefillProfile profile;
-    size_t next = 0;         // of the points
-    int runs = 0;            // of that point
-    double point_spent = 0;  // on them
-    double spent = 0;        // on all points
+    size_t next = 0;               // of the points
+    int runs = 0;                  // of that point
+    double point_spent = 0;        // on them
+    double spent = 0;              // on all points
     uint32_t too_many = kNoLimit;  // new tokens: blocks were lacking for so many
     Listener listener;
   };
