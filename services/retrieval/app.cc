@@ -115,7 +115,7 @@ absl::Status App::Parts::open_corpora(const Config& config, Endpoints endpoints)
   RAG_ASSIGN_OR_RETURN(const auto model, ModelFiles::open(config.model));
   RAG_ASSIGN_OR_RETURN(std::shared_ptr<const PromptFormat> format,
                        model->prompt_format(config.chat_template));
-  RAG_ASSIGN_OR_RETURN(embedder, Embedder::load(config.embedding_model));
+  RAG_ASSIGN_OR_RETURN(embedder, Embedder::load(config.embedding_model, config.embedding_threads));
   RAG_ASSIGN_OR_RETURN(const IndexOptions index, index_options(config, embedder->dimension()));
   const Corpora::Options options = {
       .index = index,

@@ -33,6 +33,7 @@ struct Config {
   uint32_t ef_search = 64;
   uint32_t local_shards = 1;
   uint32_t retrieval_threads = 2;
+  uint32_t embedding_threads = 0;
   uint32_t chunk_tokens = 1024;
   uint32_t chunk_overlap_tokens = 64;
 };
@@ -100,6 +101,11 @@ inline void add_options(OptionTable& table, Config& config, Models models = Mode
                     "at most"});
   table.add("retrieval_threads", &config.retrieval_threads,
             {.unit = "threads", .min = 1, .max = 256, .doc = "threads that search the index"});
+  table.add("embedding_threads", &config.embedding_threads,
+            {.unit = "threads",
+             .min = 0,
+             .max = 1024,
+             .doc = "threads that the encoder computes on; 0: as many as there are cores"});
 }
 
 // What `ragcache serve` wires itself, and an executable of its own must be told.

@@ -153,16 +153,17 @@ struct BertEncoder::Buffers {
 };
 
 BertEncoder::BertEncoder(const BertConfig& config, const Digest& fingerprint,
-                         std::unique_ptr<Weights> weights)
+                         std::unique_ptr<Weights> weights, int threads)
     : config_(config),
       fingerprint_(fingerprint),
       weights_(std::move(weights)),
       buffers_(std::make_unique<Buffers>()),
-      pool_(kernels::ThreadPool::default_threads()) {}
+      pool_(threads) {}
 
 BertEncoder::~BertEncoder() = default;
 
-absl::StatusOr<std::unique_ptr<BertEncoder>> BertEncoder::load(const std::string& folder) {
+absl::StatusOr<std::unique_ptr<BertEncoder>> BertEncoder::load(const std::string& folder,
+                                                               uint32_t threads) {
   RAG_ASSIGN_OR_RETURN(const BertConfig config, read_bert_config(folder));
   const std::string path = folder + "/model.safetensors";
   Digest weights_digest;
@@ -203,7 +204,9 @@ absl::StatusOr<std::unique_ptr<BertEncoder>> BertEncoder::load(const std::string
           .update(str_cat("bert heads=", config.n_heads, " tokens=", config.max_tokens,
                           " epsilon=", config.norm_epsilon, " mean normalised"))
           .finish();
-  return std::unique_ptr<BertEncoder>(new BertEncoder(config, fingerprint, std::move(weights)));
+  const int all = kernels::ThreadPool::default_threads();
+  return std::unique_ptr<BertEncoder>(new BertEncoder(
+      config, fingerprint, std::move(weights), threads > 0 ? static_cast<int>(threads) : all));
 }
 
 void BertEncoder::encode(std::span<const std::span<const uint32_t>> sequences,

@@ -23,7 +23,9 @@ class BertEncoder {
  public:
   // Reads config.json and model.safetensors. FAILED_PRECONDITION: a file is missing.
   // INVALID_ARGUMENT: damaged, or a tensor that is missing or of a wrong shape; it is named.
-  static absl::StatusOr<std::unique_ptr<BertEncoder>> load(const std::string& folder);
+  // `threads` compute; 0: as many as there are cores.
+  static absl::StatusOr<std::unique_ptr<BertEncoder>> load(const std::string& folder,
+                                                           uint32_t threads = 0);
   ~BertEncoder();
 
   // Appends one vector of `dimension()` floats per sequence to `vectors`.
@@ -40,8 +42,8 @@ class BertEncoder {
   struct Weights;
   struct Buffers;
 
-  BertEncoder(const BertConfig& config, const Digest& fingerprint,
-              std::unique_ptr<Weights> weights);
+  BertEncoder(const BertConfig& config, const Digest& fingerprint, std::unique_ptr<Weights> weights,
+              int threads);
 
   // Constant after load().
   const BertConfig config_;

@@ -11,8 +11,9 @@
 
 namespace ragcache::retrieval {
 
-absl::StatusOr<std::unique_ptr<Embedder>> Embedder::load(const std::string& folder) {
-  RAG_ASSIGN_OR_RETURN(std::unique_ptr<BertEncoder> encoder, BertEncoder::load(folder));
+absl::StatusOr<std::unique_ptr<Embedder>> Embedder::load(const std::string& folder,
+                                                         uint32_t threads) {
+  RAG_ASSIGN_OR_RETURN(std::unique_ptr<BertEncoder> encoder, BertEncoder::load(folder, threads));
   const std::string path = folder + "/vocab.txt";
   auto vocabulary = MappedFile::open(path);
   if (!vocabulary.ok()) return absl::FailedPreconditionError(vocabulary.status().message());

@@ -39,8 +39,9 @@ class Embedder {
   // Batches of queries while ingest waits.
   static constexpr int kQueryBatchesInRowMax = 4;
 
-  // Errors as BertEncoder::load(); a vocabulary that does not fit the model is refused too.
-  static absl::StatusOr<std::unique_ptr<Embedder>> load(const std::string& folder);
+  // As BertEncoder::load(); a vocabulary that does not fit the model is refused too.
+  static absl::StatusOr<std::unique_ptr<Embedder>> load(const std::string& folder,
+                                                        uint32_t threads = 0);
   ~Embedder();
 
   // Embeds each text, cut at the model's longest input. `done` is called once: on the embedder's
