@@ -28,7 +28,8 @@ struct Contender {
   EndpointOptions endpoint;
   // Whether what it served before makes it faster. If not, it is not warmed up.
   bool learns = true;
-  // Of each counted request, as a model of it has them; empty: there is none.
+  // Of each counted request, as a model of it has them; empty: there is none. They count by their
+  // ratio to the baseline's, where that has any.
   std::vector<double> predicted_prefill_seconds;
 };
 

@@ -139,6 +139,12 @@ TEST_F(ExperimentTest, OnlyPredictsWithoutRounds) {
   EXPECT_DOUBLE_EQ(*result->runs[3].predicted_ttft_ms, 100);
   EXPECT_FALSE(result->ratio_vs(result->runs[3], "slow").has_value());
   EXPECT_TRUE(slow_.requests().empty());
+  // What it sustains is known: the same shares of that.
+  none.capacity_rps = 50;
+  const auto scaled = run_experiment(contenders, requests(2), none);
+  ASSERT_TRUE(scaled.ok()) << scaled.status();
+  EXPECT_DOUBLE_EQ(*scaled->runs[2].predicted_ttft_ms, 20);
+  EXPECT_DOUBLE_EQ(*scaled->runs[3].predicted_ttft_ms, 10);
   contenders[0].predicted_prefill_seconds.clear();
   EXPECT_FALSE(run_experiment(contenders, requests(2), none).ok());
 }
