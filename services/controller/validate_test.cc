@@ -53,7 +53,7 @@ TEST(Validate, AcceptsWhatIsAtItsBounds) {
   retrieval.set_enabled(true);
   retrieval.set_top_k(1000);
   EXPECT_TRUE(validate(request, kVocabulary).ok()) << validate(request, kVocabulary);
-  for (int i = 0; i < 1000; ++i) retrieval.add_document_ids("d");
+  for (int i = 0; i < 1000; ++i) retrieval.add_document_ids()->push_back('d');
   EXPECT_TRUE(validate(request, kVocabulary).ok()) << validate(request, kVocabulary);
 }
 
