@@ -143,7 +143,7 @@ class Experiment {
       if (!at.empty()) seconds += to_seconds(at.back());
     }
     seconds *= static_cast<double>(contenders_.size() * options_.rounds);
-    if (seconds > 0) {
+    if (seconds > 60) {
       std::fprintf(stderr, "the load takes %.0f min, starts and warm-ups aside\n", seconds / 60);
     }
     return absl::OkStatus();

@@ -145,6 +145,7 @@ TEST_F(ExperimentTest, OnlyPredictsWithoutRounds) {
   ASSERT_TRUE(scaled.ok()) << scaled.status();
   EXPECT_DOUBLE_EQ(*scaled->runs[2].predicted_ttft_ms, 20);
   EXPECT_DOUBLE_EQ(*scaled->runs[3].predicted_ttft_ms, 10);
+  none.capacity_rps = 0;
   contenders[0].predicted_prefill_seconds.clear();
   EXPECT_FALSE(run_experiment(contenders, requests(2), none).ok());
 }
