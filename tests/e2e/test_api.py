@@ -114,7 +114,7 @@ class Api(unittest.TestCase):
         pages = [page for pattern in ("*.md", "docs/*.md", "*/README.md", "services/*/README.md")
                  for page in sorted(ROOT.glob(pattern))]
         named = [(page.name, *found) for page in pages for found in re.findall(
-            r"(?<![\w/.-])(ragcache_[a-z_]*[a-z])(?:\{([a-z_,]+)\})?", page.read_text())]
+            r"(?<![\w/.-])(ragcache_[a-z0-9_]*[a-z0-9])(?:\{([a-z_,]+)\})?", page.read_text())]
         self.assertGreater(len(named), 5)
         for page, name, labels in named:
             with self.subTest(page=page, metric=name):
