@@ -31,7 +31,9 @@ class BeladyPolicy : public controller::EvictionPolicy {
   }
   void on_leave(const SegmentId& id) override { next_use_.erase(id); }
   void clear() override { next_use_.clear(); }
-  bool admits_to_host(double priority, double victim) const override { return priority > victim; }
+  // No device is lost in a replay.
+  double copy_worth(double) const override { return std::numeric_limits<double>::lowest(); }
+  bool admits_to_host(double worth, double victim) const override { return worth > victim; }
 
  private:
   const Prefixes& prefixes_;

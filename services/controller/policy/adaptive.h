@@ -41,9 +41,8 @@ class AdaptivePolicy : public EvictionPolicy {
   double priority(const SegmentId& id, uint32_t tokens, Tier tier) override;
   void on_leave(const SegmentId& id) override;
   void clear() override;
-  bool outlasts_copy(double priority, double copy) const override {
-    return priority > copy - kCopyDiscount;
-  }
+  double copy_worth(double priority) const override { return priority - kCopyDiscount; }
+  bool admits_to_host(double worth, double victim) const override { return worth >= victim; }
   bool looks_ahead() const override { return true; }
   uint64_t epoch() const override { return epoch_; }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,13 +57,14 @@ class EvictionPolicy {
   // Nothing was ever asked for.
   virtual void clear() = 0;
 
-  // Whether a node of the device is worth its copy to the host, where what goes for it is worth
-  // `victim`. Both are priorities of the host tier.
-  virtual bool admits_to_host(double /*priority*/, double /*victim*/) const { return true; }
-  // Whether a node that the host alone has, of this priority, stays longer than the copy of one
-  // that the device has, of priority `copy`: such a copy saves something only if the device is
-  // lost.
-  virtual bool outlasts_copy(double /*priority*/, double /*copy*/) const { return false; }
+  // What the host's copy of a node that the device has is worth, beside the priorities of nodes
+  // that the host alone has. It saves something only if the device is lost; by default it goes
+  // after them.
+  virtual double copy_worth(double /*priority*/) const {
+    return std::numeric_limits<double>::infinity();
+  }
+  // Whether something worth so much is taken to the host, where what goes for it is worth `victim`.
+  virtual bool admits_to_host(double /*worth*/, double /*victim*/) const { return true; }
   // Whether nodes that waiting requests will want go last.
   virtual bool looks_ahead() const { return false; }
   // Rises when priorities that were told before no longer compare with those told from now on: the

@@ -181,8 +181,9 @@ bool KnowledgeTree::copy_to_host(Node& node, Room room, std::vector<Move>& moves
   if (available < blocks) return false;
   // As if it had the child already, lest its own copy makes room for it.
   if (copied != nullptr) update(*copied, [&] { ++copied->host_children; });
-  const double priority = policy_.priority(node.id, node.tokens, Tier::kHost);
-  const bool fits = make_host_room(blocks, room, priority, moves);
+  double worth = policy_.priority(node.id, node.tokens, Tier::kHost);
+  if (room == Room::kAlone) worth = policy_.copy_worth(worth);
+  const bool fits = make_host_room(blocks, room, worth, moves);
   if (copied != nullptr) update(*copied, [&] { --copied->host_children; });
   if (!fits) return false;
   for (auto step = path.rbegin(); step != path.rend(); ++step) {
@@ -192,7 +193,7 @@ bool KnowledgeTree::copy_to_host(Node& node, Room room, std::vector<Move>& moves
   return true;
 }
 
-bool KnowledgeTree::make_host_room(uint32_t blocks, Room room, double priority,
+bool KnowledgeTree::make_host_room(uint32_t blocks, Room room, double worth,
                                    std::vector<Move>& moves) {
   const auto least_of = [this](CandidateKind kind) {
     Candidates& candidates = candidates_[static_cast<size_t>(kind)];
@@ -201,23 +202,23 @@ bool KnowledgeTree::make_host_room(uint32_t blocks, Room room, double priority,
   while (host_total_ - host_blocks_ < blocks) {
     Node* const alone = room == Room::kFree ? nullptr : least_of(CandidateKind::kHost);
     Node* const copy = room == Room::kCopies ? least_of(CandidateKind::kCopy) : nullptr;
-    if (copy != nullptr && (alone == nullptr || outlasts_copy(*alone, *copy))) {
+    const double copy_worth = copy == nullptr ? 0 : policy_.copy_worth(copy->priority);
+    const bool drops_copy =
+        copy != nullptr &&
+        (alone == nullptr || (Candidates::rank_of(*copy) <= Candidates::rank_of(*alone) &&
+                              copy_worth < alone->priority));
+    if (!drops_copy && alone == nullptr) return false;
+    Node& victim = drops_copy ? *copy : *alone;
+    if (!policy_.admits_to_host(worth, drops_copy ? copy_worth : victim.priority)) return false;
+    if (drops_copy) {
       ++evictions_.copies;
-      drop_from_host(*copy, moves);
-      continue;
+    } else {
+      policy_.on_evict(Tier::kHost, victim.priority);
+      ++evictions_.host;
     }
-    if (alone == nullptr || !policy_.admits_to_host(priority, alone->priority)) return false;
-    if (room == Room::kAlone && policy_.outlasts_copy(alone->priority, priority)) return false;
-    policy_.on_evict(Tier::kHost, alone->priority);
-    ++evictions_.host;
-    drop_from_host(*alone, moves);
+    drop_from_host(victim, moves);
   }
   return true;
-}
-
-bool KnowledgeTree::outlasts_copy(const Node& alone, const Node& copy) const {
-  return Candidates::rank_of(alone) >= Candidates::rank_of(copy) &&
-         policy_.outlasts_copy(alone.priority, copy.priority);
 }
 
 void KnowledgeTree::drop_from_host(Node& node, std::vector<Move>& moves) {

@@ -177,9 +177,7 @@ class KnowledgeTree {
   // Host copies of the node and its ancestors, in moves; false, and nothing but room made, if there
   // is none.
   bool copy_to_host(Node& node, Room room, std::vector<Move>& moves);
-  bool make_host_room(uint32_t blocks, Room room, double priority, std::vector<Move>& moves);
-  // Whether `copy`, of a node of the device, goes before `alone`, which the host alone has.
-  bool outlasts_copy(const Node& alone, const Node& copy) const;
+  bool make_host_room(uint32_t blocks, Room room, double worth, std::vector<Move>& moves);
   void drop_from_host(Node& node, std::vector<Move>& moves);
   // Every node; the node and its descendants. O(n log n).
   std::vector<Node*> parents_first() const;

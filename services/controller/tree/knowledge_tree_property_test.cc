@@ -24,7 +24,7 @@ class FicklePolicy : public EvictionPolicy {
   void on_leave(const SegmentId& id) override { accesses_.erase(id); }
   void clear() override { accesses_.clear(); }
   bool admits_to_host(double priority, double victim) const override { return priority > victim; }
-  bool outlasts_copy(double priority, double copy) const override { return priority > copy - 30; }
+  double copy_worth(double priority) const override { return priority - 30; }
   uint64_t epoch() const override { return requests_ / ReferenceFickle::kEpochRequests; }
 
  private:

@@ -291,7 +291,7 @@ class RatedCopiesTest : public KnowledgeTreeTest {
 
   // Fills the host: SB, asked for so often, is on the device and copied; SC, asked for twice, and
   // SE are on the host alone. SF is on the device, the next to go.
-  void fill(int uses_of_b) {
+  void fill(int uses_of_b, int uses_of_f) {
     for (int i = 0; i < uses_of_b; ++i) use("SB");
     EXPECT_THAT(told(tree_.replicate(id_of("SB"), true)), ElementsAre("copy S", "copy SB"));
     use("SC");
@@ -299,24 +299,30 @@ class RatedCopiesTest : public KnowledgeTreeTest {
     EXPECT_THAT(evict(2), ElementsAre("copy SC", "drop SC"));
     use("SE");
     EXPECT_THAT(evict(1), ElementsAre("copy SE", "drop SE"));
-    use("SF");
+    for (int i = 0; i < uses_of_f; ++i) use("SF");
   }
 };
 
 TEST_F(RatedCopiesTest, ACopyIsWorthLessThanANodeThatTheHostAloneHas) {
-  fill(2);
+  fill(2, 2);
   EXPECT_THAT(evict(2), ElementsAre("release SB", "release SE", "copy SF", "drop SF"));
   // And makes no room for itself out of such nodes.
   EXPECT_THAT(told(tree_.replicate(id_of("SB"), true)), IsEmpty());
 }
 
+TEST_F(RatedCopiesTest, WhatIsWorthLessThanWhatWouldGoForItIsNotCopied) {
+  fill(16, 1);
+  EXPECT_THAT(evict(2), ElementsAre("drop SF"));
+  EXPECT_EQ(tree_.evictions().freed, 1u);
+}
+
 TEST_F(RatedCopiesTest, TheCopyOfWhatIsWantedFarMoreOftenStays) {
-  fill(16);
+  fill(16, 2);
   EXPECT_THAT(evict(2), ElementsAre("release SE", "release SC", "copy SF", "drop SF"));
 }
 
 TEST_F(RatedCopiesTest, TheCopyOfAKeptNodeStays) {
-  fill(2);
+  fill(2, 2);
   ASSERT_TRUE(tree_.keep(chain("SB"), true));
   EXPECT_THAT(evict(2), ElementsAre("release SE", "release SC", "copy SF", "drop SF"));
 }

@@ -69,7 +69,7 @@ class ReferencePolicy {
     departed_.clear();
   }
   virtual bool admits(double, double) const { return true; }
-  virtual bool outlasts_copy(double, double) const { return false; }
+  virtual double copy_worth(double) const { return std::numeric_limits<double>::infinity(); }
   virtual uint64_t epoch() const { return 0; }
   size_t known_nodes() const { return known_.size(); }
 
@@ -185,8 +185,9 @@ class ReferenceAdaptive : public ReferencePolicy {
   double priority(const std::string& path, Tier) const override {
     return known(path) == nullptr ? std::numeric_limits<double>::lowest() : score(path, chosen_);
   }
-  bool outlasts_copy(double priority, double copy) const override {
-    return priority > copy - AdaptivePolicy::kCopyDiscount;
+  bool admits(double worth, double victim) const override { return worth >= victim; }
+  double copy_worth(double priority) const override {
+    return priority - AdaptivePolicy::kCopyDiscount;
   }
   uint64_t epoch() const override { return epoch_; }
 
@@ -266,7 +267,7 @@ class ReferenceFickle : public ReferencePolicy {
     return priority_of(id_of(path), accesses == nullptr ? 0 : accesses->size(), epoch(), tier);
   }
   bool admits(double priority, double victim) const override { return priority > victim; }
-  bool outlasts_copy(double priority, double copy) const override { return priority > copy - 30; }
+  double copy_worth(double priority) const override { return priority - 30; }
   uint64_t epoch() const override { return requests_.size() / kEpochRequests; }
 };
 

@@ -290,23 +290,20 @@ class ReferenceTree {
       return alone || (release_copies && copied && !path.starts_with(each));
     });
     if (host_total_ - host_blocks() + releasable < blocks) return false;
-    const double priority = policy_.priority(path, Tier::kHost);
+    double worth = policy_.priority(path, Tier::kHost);
+    if (!release_copies) worth = policy_.copy_worth(worth);
     copying_ = path;
     while (host_blocks() + blocks > host_total_) {
-      const auto victim = least(&ReferenceTree::may_leave_host);
+      const auto alone = least(&ReferenceTree::may_leave_host);
       const auto copy = release_copies ? least(&ReferenceTree::is_free_copy) : std::nullopt;
-      if (!victim.has_value() && !copy.has_value()) break;
-      if (!victim.has_value() ||
-          (copy.has_value() && class_of(*copy) <= class_of(*victim) &&
-           policy_.outlasts_copy(nodes_.at(*victim).priority, nodes_.at(*copy).priority))) {
-        drop_host(*copy);
-        continue;
-      }
-      const double worth = nodes_.at(*victim).priority;
-      if (!policy_.admits(priority, worth)) break;
-      if (!release_copies && policy_.outlasts_copy(worth, priority)) break;
-      policy_.evicted(Tier::kHost, worth);
-      drop_host(*victim);
+      if (!alone.has_value() && !copy.has_value()) break;
+      const double alone_worth = alone ? nodes_.at(*alone).priority : 0;
+      const double copy_worth = copy ? policy_.copy_worth(nodes_.at(*copy).priority) : 0;
+      const bool drops_copy =
+          !alone || (copy && class_of(*copy) <= class_of(*alone) && copy_worth < alone_worth);
+      if (!policy_.admits(worth, drops_copy ? copy_worth : alone_worth)) break;
+      if (!drops_copy) policy_.evicted(Tier::kHost, alone_worth);
+      drop_host(drops_copy ? *copy : *alone);
     }
     copying_.clear();
     if (host_blocks() + blocks > host_total_) return false;
