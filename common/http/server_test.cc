@@ -53,7 +53,7 @@ std::string body_of(const std::string& answer) {
 }
 
 // A body far longer than what the sockets between hold, if the client's holds so much.
-constexpr size_t kLargeBytes = 32 << 20;
+constexpr size_t kLargeBytes = 48 << 20;
 constexpr int kReceiveBuffer = 256 << 10;
 
 class ServerTest : public testing::Test {
@@ -367,10 +367,10 @@ TEST_F(ServerTest, HoldsTheHandlerBackWhileTheClientDoesNotRead) {
 }
 
 TEST_F(ServerTest, WritesOnWhileASlowClientReads) {
-  start({.write_timeout_ms = 400});
+  start({.write_timeout_ms = 1000});
   RawClient client(server_->port(), kReceiveBuffer);
   client.send(get("/large", "Connection: close\r\n"));
-  // 128 pauses or more: each far below the timeout, all together far above it.
+  // 192 pauses or more: the few between two writes far below the timeout, all together above it.
   for (int reads = 1; client.read_some(); ++reads) {
     if (reads % 64 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
