@@ -76,6 +76,7 @@ class FakeRetrieval::Upsert
  public:
   explicit Upsert(FakeRetrieval& owner) : owner_(owner) {
     std::lock_guard lock(owner_.mutex_);
+    ++owner_.upserts_begun_;
     read();
   }
 
@@ -111,12 +112,17 @@ class FakeRetrieval::Upsert
 
   void OnCancel() override {
     std::lock_guard lock(owner_.mutex_);
-    owner_.upsert_cancelled_ = true;
-    owner_.changed_.notify_all();
     if (owner_.waiting_ == this) read_now();  // it fails, and that ends the call
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    {
+      std::lock_guard lock(owner_.mutex_);
+      ++owner_.upserts_ended_;
+      owner_.changed_.notify_all();
+    }
+    delete this;
+  }
 
   void read_now() {
     owner_.waiting_ = nullptr;
@@ -176,9 +182,11 @@ void FakeRetrieval::fail_searches(grpc::Status failure) {
   search_failure_ = std::move(failure);
 }
 
-bool FakeRetrieval::wait_upsert_cancelled() {
+bool FakeRetrieval::wait_upserts_ended(size_t count) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, kPatience, [this] { return upsert_cancelled_; });
+  return changed_.wait_for(lock, kPatience, [this, count] {
+    return upserts_begun_ == count && upserts_ended_ == count;
+  });
 }
 
 bool FakeRetrieval::wait_stored(size_t documents) {

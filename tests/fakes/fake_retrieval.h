@@ -31,8 +31,8 @@ class FakeRetrieval : public retrieval::v1::RetrievalService::CallbackService {
   // The call that brings a document of this id fails at it.
   void fail_at(std::string id, grpc::Status failure);
   void fail_searches(grpc::Status failure);
-  // Whether an upsert was cancelled; waits ten seconds for it.
-  bool wait_upsert_cancelled();
+  // Whether so many upserts have come and all have ended; waits ten seconds for it.
+  bool wait_upserts_ended(size_t count);
   // Waits ten seconds for `documents` to be stored.
   bool wait_stored(size_t documents);
   size_t largest_batch();
@@ -93,7 +93,8 @@ class FakeRetrieval : public retrieval::v1::RetrievalService::CallbackService {
   std::string fail_id_;
   grpc::Status failure_;
   grpc::Status search_failure_;
-  bool upsert_cancelled_ = false;
+  size_t upserts_begun_ = 0;
+  size_t upserts_ended_ = 0;
   size_t largest_batch_ = 0;
 
   std::unique_ptr<RpcServer> server_;  // ends first

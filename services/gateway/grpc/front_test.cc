@@ -412,7 +412,7 @@ TEST_F(FrontTest, EndsASilentUpload) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), testing::EndsWith("for 300 ms (body_timeout_ms)"));
   }
-  EXPECT_TRUE(retrieval_.wait_upsert_cancelled());
+  EXPECT_TRUE(retrieval_.wait_upserts_ended(2));
   EXPECT_EQ(retrieval_.stored(), 1u);
 }
 

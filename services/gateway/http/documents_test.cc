@@ -234,7 +234,7 @@ TEST_F(DocumentsTest, CancelsTheUploadOfAClientThatLeaves) {
     return absl::AbortedError("changed my mind");
   };
   EXPECT_TRUE(absl::IsAborted(client().fetch(request).status()));
-  EXPECT_TRUE(retrieval_.wait_upsert_cancelled());
+  EXPECT_TRUE(retrieval_.wait_upserts_ended(1));
 }
 
 TEST_F(DocumentsTest, PagesThroughTheList) {
