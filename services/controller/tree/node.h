@@ -1,10 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "common/ids.h"
@@ -24,29 +25,27 @@ inline bool is_there(Residence residence) { return residence != Residence::kNone
 enum class CandidateKind : uint8_t { kDevice, kHost, kCopy };
 constexpr size_t kCandidateKinds = 3;
 
-// The id of a node's document. There may be millions of nodes, so it takes no more than its length:
-// usual ids are too long to lie inside a std::string.
+// The id of a node's document. There may be millions of nodes: one as long as a UUID lies inside,
+// with nothing allocated.
 class NodeName {
  public:
   NodeName& operator=(std::string_view text) {
-    const auto size = static_cast<uint32_t>(text.size());
-    bytes_ = size == 0 ? nullptr : std::make_unique<char[]>(sizeof(size) + size);
-    if (size == 0) return *this;
-    std::memcpy(bytes_.get(), &size, sizeof(size));
-    std::memcpy(bytes_.get() + sizeof(size), text.data(), size);
+    const bool fits = text.size() <= sizeof(short_);
+    size_ = fits ? static_cast<uint8_t>(text.size()) : 0;
+    if (fits) std::copy(text.begin(), text.end(), short_);
+    long_ = fits ? nullptr : std::make_unique<const std::string>(text);
     return *this;
   }
 
-  bool empty() const { return bytes_ == nullptr; }
+  bool empty() const { return view().empty(); }
   std::string_view view() const {
-    if (empty()) return {};
-    uint32_t size = 0;
-    std::memcpy(&size, bytes_.get(), sizeof(size));
-    return {bytes_.get() + sizeof(size), size};
+    return long_ != nullptr ? std::string_view(*long_) : std::string_view(short_, size_);
   }
 
  private:
-  std::unique_ptr<char[]> bytes_;  // the length, then the text
+  std::unique_ptr<const std::string> long_;
+  uint8_t size_ = 0;
+  char short_[36];
 };
 
 // A node of the knowledge tree. The tree's own; outside of it to be read only.
