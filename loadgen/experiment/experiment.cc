@@ -36,9 +36,12 @@ absl::Status first_error(const LoadResult& load) {
 
 class Experiment {
  public:
+  // REQUIRES: the baseline is one of the contenders.
   Experiment(const std::vector<Contender>& contenders, const std::vector<Request>& requests,
              const ExperimentOptions& options)
       : contenders_(contenders),
+        baseline_(*std::find_if(contenders.begin(), contenders.end(),
+                                [&](const auto& c) { return c.name == options.baseline; })),
         warm_up_(std::span(requests).first(options.warm_up)),
         counted_(std::span(requests).subspan(options.warm_up, options.requests)),
         options_(options) {}
@@ -65,24 +68,22 @@ class Experiment {
   absl::Status measure_capacity() {
     result_.capacity_rps = options_.capacity_rps;
     if (result_.capacity_rps > 0) return absl::OkStatus();
-    const auto baseline = std::find_if(contenders_.begin(), contenders_.end(),
-                                       [&](const auto& c) { return c.name == options_.baseline; });
     if (options_.rounds == 0) {
-      const std::vector<double>& seconds = baseline->predicted_prefill_seconds;
+      const std::vector<double>& seconds = baseline_.predicted_prefill_seconds;
       if (seconds.empty()) {
         return absl::InvalidArgumentError(
-            str_cat("--rounds: is 0, but nothing predicts what ", baseline->name, " sustains"));
+            str_cat("--rounds: is 0, but nothing predicts what ", baseline_.name, " sustains"));
       }
       result_.capacity_rps = static_cast<double>(seconds.size()) /
                              std::accumulate(seconds.begin(), seconds.end(), 0.0);
       return absl::OkStatus();
     }
-    std::fprintf(stderr, "what %s sustains: %llu requests at once\n", baseline->name.c_str(),
+    std::fprintf(stderr, "what %s sustains: %llu requests at once\n", baseline_.name.c_str(),
                  static_cast<unsigned long long>(options_.capacity_requests));
-    RAG_ASSIGN_OR_RETURN(const auto server, start(*baseline));
-    RAG_RETURN_IF_ERROR(warm_up(*baseline));
+    RAG_ASSIGN_OR_RETURN(const auto server, start(baseline_));
+    RAG_RETURN_IF_ERROR(warm_up(baseline_));
     const auto some = counted_.first(std::min<size_t>(options_.capacity_requests, counted_.size()));
-    RAG_ASSIGN_OR_RETURN(const LoadResult load, send(*baseline, some, {}));
+    RAG_ASSIGN_OR_RETURN(const LoadResult load, send(baseline_, some, {}));
     RAG_RETURN_IF_ERROR(first_error(load));
     Duration last{};
     for (const Outcome& outcome : load.outcomes) last = std::max(last, outcome.end);
@@ -125,9 +126,7 @@ class Experiment {
   // Predicted times, as if the baseline's were just what it sustains: near that rate waiting grows
   // so fast that a table which is off by a tenth would predict another load.
   std::vector<double> scaled(std::vector<double> seconds) const {
-    const auto baseline = std::find_if(contenders_.begin(), contenders_.end(),
-                                       [&](const auto& c) { return c.name == options_.baseline; });
-    const std::vector<double>& of_baseline = baseline->predicted_prefill_seconds;
+    const std::vector<double>& of_baseline = baseline_.predicted_prefill_seconds;
     if (of_baseline.empty()) return seconds;
     const double scale = static_cast<double>(of_baseline.size()) / result_.capacity_rps /
                          std::accumulate(of_baseline.begin(), of_baseline.end(), 0.0);
@@ -258,6 +257,7 @@ class Experiment {
   }
 
   const std::vector<Contender>& contenders_;
+  const Contender& baseline_;  // one of them
   const std::span<const Request> warm_up_;
   const std::span<const Request> counted_;
   const ExperimentOptions& options_;

@@ -44,9 +44,8 @@ RunReport make_run_report(const Workload& workload,
                           const LoadResult& result, uint64_t warm_up, uint64_t seed);
 
 // {"workload","substituted","left_out","endpoint","arrivals","rate","seed","warm_up", what a
-// summary has,
-//  "skew":{"top_share","cached_share","ceiling","uniform":{…}},"retrieval_recall","answer_exact",
-//  "answer_f1","environment"}; what is not known is not there
+//  summary has, "skew":{"top_share","cached_share","ceiling","uniform":{…}},"retrieval_recall",
+//  "answer_exact","answer_f1","environment"}; what is not known is not there
 nlohmann::ordered_json to_json(const RunReport& report);
 std::string to_text(const RunReport& report);
 std::string to_html(const RunReport& report);

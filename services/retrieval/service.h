@@ -6,6 +6,7 @@
 #include <functional>
 #include <string_view>
 
+#include "common/limits.h"
 #include "ragcache/retrieval/v1/retrieval.grpc.pb.h"
 #include "services/retrieval/corpora.h"
 #include "services/retrieval/embed/embedder.h"
@@ -15,7 +16,7 @@ namespace ragcache::retrieval {
 
 // What a request may hold. Beyond it the call ends as INVALID_ARGUMENT, naming field and bound.
 struct Limits {
-  static constexpr uint32_t kTopK = 1000;
+  static constexpr uint32_t kTopK = kMaxRequestDocuments;
   static constexpr size_t kQueryBytes = 64 << 10;
   static constexpr size_t kIdBytes = 512;
   static constexpr size_t kTitleBytes = 4 << 10;
