@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,9 +14,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
+#include "common/status.h"
 #include "common/strings.h"
+#include "services/gateway/grpc/messages.h"
 #include "services/gateway/services.h"
 #include "services/gateway/stubs.h"
 
@@ -62,11 +66,13 @@ class Inbound {
   absl::Status admission_;
 };
 
-// A unary call. `convert` is (upstream response, response) -> absl::Status.
-template <typename Request, typename Upstream, typename Response, typename Convert>
+// A unary call. `convert` makes the client's answer of the service's.
+template <typename Request, typename Upstream>
 class UnaryForward final : public grpc::ServerUnaryReactor {
  public:
-  UnaryForward(Inbound inbound, Request request, Response* response, Convert convert)
+  using Convert = std::function<absl::StatusOr<Bytes>(Upstream&)>;
+
+  UnaryForward(Inbound inbound, Request request, Bytes* response, Convert convert)
       : inbound_(std::move(inbound)),
         request_(std::move(request)),
         response_(response),
@@ -76,7 +82,7 @@ class UnaryForward final : public grpc::ServerUnaryReactor {
   void start(Async* stub, UnaryMethod<Async, Request, Upstream> method) {
     inbound_.prepare(context_, inbound_.services().config.upstream_timeout_ms);
     (stub->*method)(&context_, &request_, &upstream_, [this](const grpc::Status& status) {
-      finish(status.ok() ? convert_(upstream_, *response_) : from_grpc_status(status));
+      finish(status.ok() ? answer() : from_grpc_status(status));
     });
   }
   void finish(const absl::Status& status) { Finish(inbound_.ended(status)); }
@@ -85,11 +91,16 @@ class UnaryForward final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
+  absl::Status answer() {
+    RAG_ASSIGN_OR_RETURN(*response_, convert_(upstream_));
+    return absl::OkStatus();
+  }
+
   const Inbound inbound_;
   grpc::ClientContext context_;
   const Request request_;
   Upstream upstream_;
-  Response* const response_;
+  Bytes* const response_;
   const Convert convert_;
 };
 
@@ -137,7 +148,7 @@ class ClientDeadline {
 
 // A call whose answer is a stream.
 template <typename Response>
-class StreamForward : public grpc::ServerWriteReactor<Response> {
+class StreamForward : public grpc::ServerWriteReactor<Bytes> {
  public:
   explicit StreamForward(Inbound inbound)
       : inbound_(std::move(inbound)),
@@ -156,7 +167,7 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
     upstream_.StartRead(&response_);
     upstream_.StartCall();
   }
-  void finish(const absl::Status& status) { this->Finish(inbound_.ended(status)); }
+  void finish(const absl::Status& status) { Finish(inbound_.ended(status)); }
   const Inbound& inbound() const { return inbound_; }
 
   void OnWriteDone(bool ok) override {
@@ -182,7 +193,8 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
       if (ok) {
         owner.edit(owner.response_);
         owner.write_deadline_.arm();
-        owner.StartWrite(&owner.response_);
+        owner.bytes_ = to_bytes(owner.response_);
+        owner.StartWrite(&owner.bytes_);
       } else {
         this->RemoveHold();
       }
@@ -199,6 +211,7 @@ class StreamForward : public grpc::ServerWriteReactor<Response> {
   Upstream upstream_;
   ClientDeadline<Upstream> write_deadline_;
   Response response_;
+  Bytes bytes_;  // of the response, for the client
 };
 
 }  // namespace ragcache::gateway

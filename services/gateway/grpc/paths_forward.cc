@@ -41,7 +41,7 @@ class PathsForward::Answer final : public grpc::ClientReadReactor<cpb::AnswerRes
 };
 
 PathsForward::PathsForward(Inbound inbound, absl::StatusOr<std::vector<cpb::AnswerRequest>> answers,
-                           v1::UpdateCachePathsResponse* response)
+                           Bytes* response)
     : inbound_(std::move(inbound)), response_(response) {
   absl::Status status = inbound_.admission();
   if (status.ok()) status = answers.status();
@@ -54,7 +54,7 @@ PathsForward::PathsForward(Inbound inbound, absl::StatusOr<std::vector<cpb::Answ
 }
 
 void PathsForward::ask_next() {
-  const size_t next = static_cast<size_t>(response_->paths_size());
+  const size_t next = static_cast<size_t>(paths_.paths_size());
   if (next == answers_.size()) {
     finish(absl::OkStatus());
     return;
@@ -75,12 +75,17 @@ void PathsForward::ask_next() {
 }
 
 void PathsForward::take(const absl::StatusOr<cpb::Completed>& ended) {
-  const absl::Status status = add_path(ended, *response_);
+  const absl::Status status = add_path(ended, paths_);
   if (status.ok()) {
     ask_next();
   } else {
     finish(status);
   }
+}
+
+void PathsForward::finish(const absl::Status& status) {
+  *response_ = to_bytes(paths_);
+  Finish(inbound_.ended(status));
 }
 
 void PathsForward::OnCancel() {

@@ -15,7 +15,7 @@ class PathsForward final : public grpc::ServerUnaryReactor {
  public:
   // Owned by itself.
   PathsForward(Inbound inbound, absl::StatusOr<std::vector<controller::v1::AnswerRequest>> answers,
-               v1::UpdateCachePathsResponse* response);
+               Bytes* response);
 
   void OnCancel() override;
   void OnDone() override { delete this; }
@@ -25,11 +25,12 @@ class PathsForward final : public grpc::ServerUnaryReactor {
 
   void ask_next();
   void take(const absl::StatusOr<controller::v1::Completed>& ended);
-  void finish(const absl::Status& status) { Finish(inbound_.ended(status)); }
+  void finish(const absl::Status& status);
 
   const Inbound inbound_;
   std::vector<controller::v1::AnswerRequest> answers_;
-  v1::UpdateCachePathsResponse* const response_;
+  v1::UpdateCachePathsResponse paths_;
+  Bytes* const response_;  // the paths, at the end
 
   std::mutex mutex_;                 // guards what follows
   std::shared_ptr<Answer> current_;  // the one that is being given

@@ -1,8 +1,11 @@
 #include "services/gateway/grpc/rag_service.h"
 
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "services/gateway/grpc/forward.h"
@@ -21,15 +24,24 @@ namespace {
 namespace cpb = controller::v1;
 namespace rpb = retrieval::v1;
 
-// Starts a unary call if the client is admitted and its request `checked`.
-template <typename Async, typename Request, typename Upstream, typename Response, typename Convert>
-grpc::ServerUnaryReactor* forward(Inbound inbound, const absl::Status& checked, Async* stub,
-                                  UnaryMethod<Async, Request, Upstream> method, Request request,
-                                  Response* response, Convert convert) {
+// A request that `check`, (Request&) -> absl::Status, lets through, and may complete.
+template <typename Request, typename Check>
+absl::StatusOr<Request> parse_checked(const Bytes& bytes, Check check) {
+  RAG_ASSIGN_OR_RETURN(Request request, parse_message<Request>(bytes));
+  RAG_RETURN_IF_ERROR(check(request));
+  return request;
+}
+
+// Starts a unary call if the client is admitted and its request good.
+template <typename Async, typename Request, typename Upstream>
+grpc::ServerUnaryReactor* forward(Inbound inbound, absl::StatusOr<Request> request, Async* stub,
+                                  UnaryMethod<Async, Request, Upstream> method, Bytes* response,
+                                  typename UnaryForward<Request, Upstream>::Convert convert) {
   absl::Status status = inbound.admission();
-  if (status.ok()) status = checked;
-  auto* call = new UnaryForward<Request, Upstream, Response, Convert>(
-      std::move(inbound), std::move(request), response, std::move(convert));
+  if (status.ok()) status = request.status();
+  auto* call = new UnaryForward<Request, Upstream>(std::move(inbound),
+                                                   status.ok() ? *std::move(request) : Request(),
+                                                   response, std::move(convert));
   if (status.ok()) {
     call->start(stub, method);
   } else {
@@ -38,57 +50,51 @@ grpc::ServerUnaryReactor* forward(Inbound inbound, const absl::Status& checked, 
   return call;
 }
 
-// The same with the service's answer as it is.
-template <typename Async, typename Request, typename Response>
-grpc::ServerUnaryReactor* forward_as_it_is(Inbound inbound, const absl::Status& checked,
-                                           Async* stub,
-                                           UnaryMethod<Async, Request, Response> method,
-                                           Request request, Response* response) {
-  return forward(std::move(inbound), checked, stub, method, std::move(request), response,
-                 [](Response& from, Response& to) {
-                   to.Swap(&from);
-                   return absl::OkStatus();
-                 });
-}
-
+// These give the service's answer as it is.
 template <typename Request, typename Response>
 grpc::ServerUnaryReactor* forward_to_retrieval(
-    Inbound inbound, const absl::Status& checked,
-    UnaryMethod<RetrievalAsync, Request, Response> method, Request request, Response* response) {
+    Inbound inbound, absl::StatusOr<Request> request,
+    UnaryMethod<RetrievalAsync, Request, Response> method, Bytes* response) {
   RetrievalAsync* stub = inbound.services().stubs->retrieval->async();
-  return forward_as_it_is(std::move(inbound), checked, stub, method, std::move(request), response);
+  return forward(std::move(inbound), std::move(request), stub, method, response,
+                 [](const Response& answer) { return to_bytes(answer); });
 }
 
 template <typename Request, typename Response>
 grpc::ServerUnaryReactor* forward_to_controller(
-    Inbound inbound, const absl::Status& checked,
-    UnaryMethod<ControllerAsync, Request, Response> method, Request request, Response* response) {
+    Inbound inbound, absl::StatusOr<Request> request,
+    UnaryMethod<ControllerAsync, Request, Response> method, Bytes* response) {
   ControllerAsync* stub = inbound.services().stubs->controller->async();
-  return forward_as_it_is(std::move(inbound), checked, stub, method, std::move(request), response);
+  return forward(std::move(inbound), std::move(request), stub, method, response,
+                 [](const Response& answer) { return to_bytes(answer); });
 }
 
-template <typename Response, typename Convert>
-grpc::ServerUnaryReactor* forward_status(Inbound inbound, Response* response, Convert convert) {
+// `Request` holds nothing; what is made of the controller's status answers it.
+template <typename Request>
+grpc::ServerUnaryReactor* forward_status(
+    Inbound inbound, const Bytes& request, Bytes* response,
+    std::function<absl::StatusOr<Bytes>(cpb::GetStatusResponse&)> convert) {
+  absl::StatusOr<cpb::GetStatusRequest> status_request = cpb::GetStatusRequest();
+  if (auto parsed = parse_message<Request>(request); !parsed.ok()) status_request = parsed.status();
   ControllerAsync* stub = inbound.services().stubs->controller->async();
-  return forward(std::move(inbound), absl::OkStatus(), stub, &ControllerAsync::GetStatus,
-                 cpb::GetStatusRequest(), response, std::move(convert));
+  return forward(std::move(inbound), std::move(status_request), stub, &ControllerAsync::GetStatus,
+                 response, std::move(convert));
 }
 
 // Chat and Complete: asks for the served model first, where it is not known.
 class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
  public:
-  AnswerForward(Inbound inbound, std::string model, absl::StatusOr<cpb::AnswerRequest> answer)
+  // `convert` is (Request) -> absl::StatusOr<AnswerRequest>.
+  template <typename Request, typename Convert>
+  AnswerForward(Inbound inbound, absl::StatusOr<Request> request, Convert convert)
       : StreamForward(std::move(inbound)),
-        model_(std::move(model)),
         times_(services().metrics, this->inbound().arrival(), /*stream=*/true) {
     absl::Status status = this->inbound().admission();
-    if (status.ok()) status = answer.status();
-    if (status.ok()) status = check_bytes("model", model_, 1, kMaxModelBytes);
+    if (status.ok()) status = take(std::move(request), std::move(convert));
     if (!status.ok()) {
       finish(status);
       return;
     }
-    answer_ = *std::move(answer);
     answer_.set_request_id(this->inbound().request_id());
     answer_.set_tenant(this->inbound().tenant());
     if (auto known = services().model.find(model_)) {
@@ -105,6 +111,14 @@ class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
 
  private:
   Services& services() { return inbound().services(); }
+
+  template <typename Request, typename Convert>
+  absl::Status take(absl::StatusOr<Request> request, Convert convert) {
+    RAG_RETURN_IF_ERROR(request.status());
+    model_ = request->model();
+    RAG_ASSIGN_OR_RETURN(answer_, convert(*std::move(request)));
+    return check_bytes("model", model_, 1, kMaxModelBytes);
+  }
 
   void find_model() {
     inbound().prepare(status_context_, services().config.upstream_timeout_ms);
@@ -141,7 +155,7 @@ class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
     }
   }
 
-  const std::string model_;
+  std::string model_;
   AnswerTimes times_;
   cpb::AnswerRequest answer_;
   grpc::ClientContext status_context_;
@@ -151,15 +165,16 @@ class AnswerForward final : public StreamForward<cpb::AnswerResponse> {
 
 class SearchForward final : public StreamForward<rpb::SearchResponse> {
  public:
-  SearchForward(Inbound inbound, rpb::SearchRequest request)
-      : StreamForward(std::move(inbound)), request_(std::move(request)) {
+  SearchForward(Inbound inbound, absl::StatusOr<rpb::SearchRequest> request)
+      : StreamForward(std::move(inbound)) {
     const Config& config = this->inbound().services().config;
     absl::Status status = this->inbound().admission();
-    if (status.ok()) status = check_search(request_, config.default_top_k, config.max_top_k);
+    if (status.ok()) status = request.status();
     if (!status.ok()) {
       finish(status);
       return;
     }
+    request_ = *std::move(request);
     start(config.upstream_timeout_ms, [this](auto* context, auto* reactor) {
       this->inbound().services().stubs->retrieval->async()->Search(context, &request_, reactor);
     });
@@ -177,8 +192,8 @@ class SearchForward final : public StreamForward<rpb::SearchResponse> {
 };
 
 absl::Status check_embed(const rpb::EmbedRequest& request) {
-  if (request.texts().empty() || request.texts_size() > kMaxEmbeddingInputs) {
-    return invalid_field("texts", str_cat("must hold 1 to ", kMaxEmbeddingInputs, " texts, not ",
+  if (request.texts().empty() || request.texts_size() > kMaxEmbeddingTexts) {
+    return invalid_field("texts", str_cat("must hold 1 to ", kMaxEmbeddingTexts, " texts, not ",
                                           request.texts_size()));
   }
   for (int i = 0; i < request.texts_size(); ++i) {
@@ -205,144 +220,150 @@ absl::Status check_ids(const Request& request) {
   return check_corpus("corpus", request.corpus());
 }
 
-absl::Status check_name(const std::string& name) {
+absl::Status check_corpus_name(const std::string& name) {
   return name.empty() ? missing_field("name") : check_corpus("name", name);
 }
 
 }  // namespace
 
-RagService::AnswerWriter* RagService::Chat(Context* context, const v1::ChatRequest* request) {
-  const RagLimits limits = {.default_top_k = services_.config.default_top_k,
-                            .max_top_k = services_.config.max_top_k};
-  return new AnswerForward(Inbound(services_, context, "Chat"), request->model(),
-                           to_answer(*request, limits));
+RagLimits RagService::limits() const {
+  return {.default_top_k = services_.config.default_top_k, .max_top_k = services_.config.max_top_k};
 }
 
-RagService::AnswerWriter* RagService::Complete(Context* context,
-                                               const v1::CompleteRequest* request) {
-  return new AnswerForward(Inbound(services_, context, "Complete"), request->model(),
-                           to_answer(*request));
+RagService::Stream* RagService::Chat(Context* context, const Bytes* request) {
+  return new AnswerForward(
+      Inbound(services_, context, "Chat"), parse_message<v1::ChatRequest>(*request),
+      [this](v1::ChatRequest chat) { return to_answer(std::move(chat), limits()); });
 }
 
-grpc::ServerUnaryReactor* RagService::Embed(Context* context, const rpb::EmbedRequest* request,
-                                            rpb::EmbedResponse* response) {
-  return forward_to_retrieval(Inbound(services_, context, "Embed"), check_embed(*request),
-                              &RetrievalAsync::Embed, *request, response);
+RagService::Stream* RagService::Complete(Context* context, const Bytes* request) {
+  return new AnswerForward(
+      Inbound(services_, context, "Complete"), parse_message<v1::CompleteRequest>(*request),
+      [](v1::CompleteRequest complete) { return to_answer(std::move(complete)); });
 }
 
-grpc::ServerWriteReactor<rpb::SearchResponse>* RagService::Search(
-    Context* context, const rpb::SearchRequest* request) {
-  return new SearchForward(Inbound(services_, context, "Search"), *request);
+RagService::Unary* RagService::Embed(Context* context, const Bytes* request, Bytes* response) {
+  return forward_to_retrieval(Inbound(services_, context, "Embed"),
+                              parse_checked<rpb::EmbedRequest>(*request, check_embed),
+                              &RetrievalAsync::Embed, response);
 }
 
-grpc::ServerBidiReactor<rpb::UpsertDocumentsRequest, rpb::UpsertDocumentsResponse>*
-RagService::UpsertDocuments(Context* context) {
+RagService::Stream* RagService::Search(Context* context, const Bytes* request) {
+  const auto check = [this](rpb::SearchRequest& search) {
+    return check_search(search, services_.config.default_top_k, services_.config.max_top_k);
+  };
+  return new SearchForward(Inbound(services_, context, "Search"),
+                           parse_checked<rpb::SearchRequest>(*request, check));
+}
+
+grpc::ServerBidiReactor<Bytes, Bytes>* RagService::UpsertDocuments(Context* context) {
   return new UpsertForward(Inbound(services_, context, "UpsertDocuments"));
 }
 
-grpc::ServerUnaryReactor* RagService::GetDocuments(Context* context,
-                                                   const rpb::GetDocumentsRequest* request,
-                                                   rpb::GetDocumentsResponse* response) {
-  return forward_to_retrieval(Inbound(services_, context, "GetDocuments"), check_ids(*request),
-                              &RetrievalAsync::GetDocuments, *request, response);
+RagService::Unary* RagService::GetDocuments(Context* context, const Bytes* request,
+                                            Bytes* response) {
+  return forward_to_retrieval(
+      Inbound(services_, context, "GetDocuments"),
+      parse_checked<rpb::GetDocumentsRequest>(*request, check_ids<rpb::GetDocumentsRequest>),
+      &RetrievalAsync::GetDocuments, response);
 }
 
-grpc::ServerUnaryReactor* RagService::ListDocuments(Context* context,
-                                                    const rpb::ListDocumentsRequest* request,
-                                                    rpb::ListDocumentsResponse* response) {
-  rpb::ListDocumentsRequest wanted = *request;
-  const absl::Status checked = check_list(wanted);
-  return forward_to_retrieval(Inbound(services_, context, "ListDocuments"), checked,
-                              &RetrievalAsync::ListDocuments, std::move(wanted), response);
+RagService::Unary* RagService::ListDocuments(Context* context, const Bytes* request,
+                                             Bytes* response) {
+  return forward_to_retrieval(Inbound(services_, context, "ListDocuments"),
+                              parse_checked<rpb::ListDocumentsRequest>(*request, check_list),
+                              &RetrievalAsync::ListDocuments, response);
 }
 
-grpc::ServerUnaryReactor* RagService::DeleteDocuments(Context* context,
-                                                      const rpb::DeleteDocumentsRequest* request,
-                                                      rpb::DeleteDocumentsResponse* response) {
-  return forward_to_retrieval(Inbound(services_, context, "DeleteDocuments"), check_ids(*request),
-                              &RetrievalAsync::DeleteDocuments, *request, response);
+RagService::Unary* RagService::DeleteDocuments(Context* context, const Bytes* request,
+                                               Bytes* response) {
+  return forward_to_retrieval(
+      Inbound(services_, context, "DeleteDocuments"),
+      parse_checked<rpb::DeleteDocumentsRequest>(*request, check_ids<rpb::DeleteDocumentsRequest>),
+      &RetrievalAsync::DeleteDocuments, response);
 }
 
-grpc::ServerUnaryReactor* RagService::CreateCorpus(Context* context,
-                                                   const rpb::CreateCorpusRequest* request,
-                                                   rpb::CreateCorpusResponse* response) {
+RagService::Unary* RagService::CreateCorpus(Context* context, const Bytes* request,
+                                            Bytes* response) {
+  const auto check = [](const rpb::CreateCorpusRequest& create) {
+    return check_corpus_settings(create.corpus());
+  };
   return forward_to_retrieval(Inbound(services_, context, "CreateCorpus"),
-                              check_corpus_settings(request->corpus()),
-                              &RetrievalAsync::CreateCorpus, *request, response);
+                              parse_checked<rpb::CreateCorpusRequest>(*request, check),
+                              &RetrievalAsync::CreateCorpus, response);
 }
 
-grpc::ServerUnaryReactor* RagService::ListCorpora(Context* context,
-                                                  const rpb::ListCorporaRequest* request,
-                                                  rpb::ListCorporaResponse* response) {
-  return forward_to_retrieval(Inbound(services_, context, "ListCorpora"), absl::OkStatus(),
-                              &RetrievalAsync::ListCorpora, *request, response);
+RagService::Unary* RagService::ListCorpora(Context* context, const Bytes* request,
+                                           Bytes* response) {
+  return forward_to_retrieval(Inbound(services_, context, "ListCorpora"),
+                              parse_message<rpb::ListCorporaRequest>(*request),
+                              &RetrievalAsync::ListCorpora, response);
 }
 
-grpc::ServerUnaryReactor* RagService::DeleteCorpus(Context* context,
-                                                   const rpb::DeleteCorpusRequest* request,
-                                                   rpb::DeleteCorpusResponse* response) {
+RagService::Unary* RagService::DeleteCorpus(Context* context, const Bytes* request,
+                                            Bytes* response) {
+  const auto check = [](const rpb::DeleteCorpusRequest& remove) {
+    return check_corpus_name(remove.name());
+  };
   return forward_to_retrieval(Inbound(services_, context, "DeleteCorpus"),
-                              check_name(request->name()), &RetrievalAsync::DeleteCorpus, *request,
-                              response);
+                              parse_checked<rpb::DeleteCorpusRequest>(*request, check),
+                              &RetrievalAsync::DeleteCorpus, response);
 }
 
-grpc::ServerUnaryReactor* RagService::ListModels(Context* context, const v1::ListModelsRequest*,
-                                                 v1::ListModelsResponse* response) {
-  return forward_status(Inbound(services_, context, "ListModels"), response,
-                        [this](cpb::GetStatusResponse& status, v1::ListModelsResponse& models) {
-                          RAG_ASSIGN_OR_RETURN(const ModelInfo info,
-                                               services_.learn_model(kModelAlias, status));
-                          auto& model = *models.add_models();
-                          model.set_name(info.name);
-                          model.set_context_tokens(info.context_tokens);
-                          return absl::OkStatus();
-                        });
+RagService::Unary* RagService::ListModels(Context* context, const Bytes* request, Bytes* response) {
+  return forward_status<v1::ListModelsRequest>(
+      Inbound(services_, context, "ListModels"), *request, response,
+      [this](cpb::GetStatusResponse& status) -> absl::StatusOr<Bytes> {
+        RAG_ASSIGN_OR_RETURN(const ModelInfo info, services_.learn_model(kModelAlias, status));
+        v1::ListModelsResponse models;
+        auto& model = *models.add_models();
+        model.set_name(info.name);
+        model.set_context_tokens(info.context_tokens);
+        return to_bytes(models);
+      });
 }
 
-grpc::ServerUnaryReactor* RagService::GetStatus(Context* context, const cpb::GetStatusRequest*,
-                                                cpb::GetStatusResponse* response) {
-  return forward_status(Inbound(services_, context, "GetStatus"), response,
-                        [](cpb::GetStatusResponse& status, cpb::GetStatusResponse& told) {
-                          told.Swap(&status);
-                          told.clear_cache();
-                          return absl::OkStatus();
-                        });
+RagService::Unary* RagService::GetStatus(Context* context, const Bytes* request, Bytes* response) {
+  return forward_status<cpb::GetStatusRequest>(Inbound(services_, context, "GetStatus"), *request,
+                                               response, [](cpb::GetStatusResponse& status) {
+                                                 status.clear_cache();
+                                                 return to_bytes(status);
+                                               });
 }
 
-grpc::ServerUnaryReactor* RagService::GetCacheStats(Context* context,
-                                                    const v1::GetCacheStatsRequest*,
-                                                    v1::GetCacheStatsResponse* response) {
-  return forward_status(Inbound(services_, context, "GetCacheStats", Access::kAdmin), response,
-                        [](cpb::GetStatusResponse& status, v1::GetCacheStatsResponse& told) {
-                          told.mutable_cache()->Swap(status.mutable_cache());
-                          told.set_block_tokens(status.block_tokens());
-                          return absl::OkStatus();
-                        });
+RagService::Unary* RagService::GetCacheStats(Context* context, const Bytes* request,
+                                             Bytes* response) {
+  return forward_status<v1::GetCacheStatsRequest>(
+      Inbound(services_, context, "GetCacheStats", Access::kAdmin), *request, response,
+      [](cpb::GetStatusResponse& status) {
+        v1::GetCacheStatsResponse stats;
+        stats.mutable_cache()->Swap(status.mutable_cache());
+        stats.set_block_tokens(status.block_tokens());
+        return to_bytes(stats);
+      });
 }
 
-grpc::ServerUnaryReactor* RagService::GetCacheTree(Context* context,
-                                                   const cpb::GetCacheTreeRequest* request,
-                                                   cpb::GetCacheTreeResponse* response) {
-  cpb::GetCacheTreeRequest wanted = *request;
-  const absl::Status checked = check_cache_tree(wanted);
-  return forward_to_controller(Inbound(services_, context, "GetCacheTree", Access::kAdmin), checked,
-                               &ControllerAsync::GetCacheTree, std::move(wanted), response);
+RagService::Unary* RagService::GetCacheTree(Context* context, const Bytes* request,
+                                            Bytes* response) {
+  return forward_to_controller(Inbound(services_, context, "GetCacheTree", Access::kAdmin),
+                               parse_checked<cpb::GetCacheTreeRequest>(*request, check_cache_tree),
+                               &ControllerAsync::GetCacheTree, response);
 }
 
-grpc::ServerUnaryReactor* RagService::ClearCache(Context* context,
-                                                 const cpb::ClearCacheRequest* request,
-                                                 cpb::ClearCacheResponse* response) {
+RagService::Unary* RagService::ClearCache(Context* context, const Bytes* request, Bytes* response) {
   return forward_to_controller(Inbound(services_, context, "ClearCache", Access::kAdmin),
-                               absl::OkStatus(), &ControllerAsync::ClearCache, *request, response);
+                               parse_message<cpb::ClearCacheRequest>(*request),
+                               &ControllerAsync::ClearCache, response);
 }
 
-grpc::ServerUnaryReactor* RagService::UpdateCachePaths(Context* context,
-                                                       const v1::UpdateCachePathsRequest* request,
-                                                       v1::UpdateCachePathsResponse* response) {
-  const RagLimits limits = {.default_top_k = services_.config.default_top_k,
-                            .max_top_k = services_.config.max_top_k};
+RagService::Unary* RagService::UpdateCachePaths(Context* context, const Bytes* request,
+                                                Bytes* response) {
+  const auto update = parse_message<v1::UpdateCachePathsRequest>(*request);
   return new PathsForward(Inbound(services_, context, "UpdateCachePaths", Access::kAdmin),
-                          to_answers(*request, limits), response);
+                          update.ok()
+                              ? to_answers(*update, limits())
+                              : absl::StatusOr<std::vector<cpb::AnswerRequest>>(update.status()),
+                          response);
 }
 
 }  // namespace ragcache::gateway

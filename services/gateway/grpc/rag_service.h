@@ -1,66 +1,74 @@
 #pragma once
 
 #include "ragcache/gateway/v1/gateway.grpc.pb.h"
+#include "services/gateway/grpc/messages.h"
+#include "services/gateway/request/answer.h"
 #include "services/gateway/services.h"
 
 namespace ragcache::gateway {
 
+// A generated service whose `Methods` take and give bytes.
+template <typename Service, template <typename> class... Methods>
+struct RawMethods {
+  using type = Service;
+};
+template <typename Service, template <typename> class First, template <typename> class... Others>
+struct RawMethods<Service, First, Others...> {
+  using type = First<typename RawMethods<Service, Others...>::type>;
+};
+
+using RawRagService = RawMethods<v1::RagService::Service,                                //
+                                 v1::RagService::WithRawCallbackMethod_Chat,             //
+                                 v1::RagService::WithRawCallbackMethod_Complete,         //
+                                 v1::RagService::WithRawCallbackMethod_Embed,            //
+                                 v1::RagService::WithRawCallbackMethod_Search,           //
+                                 v1::RagService::WithRawCallbackMethod_UpsertDocuments,  //
+                                 v1::RagService::WithRawCallbackMethod_GetDocuments,     //
+                                 v1::RagService::WithRawCallbackMethod_ListDocuments,    //
+                                 v1::RagService::WithRawCallbackMethod_DeleteDocuments,  //
+                                 v1::RagService::WithRawCallbackMethod_CreateCorpus,     //
+                                 v1::RagService::WithRawCallbackMethod_ListCorpora,      //
+                                 v1::RagService::WithRawCallbackMethod_DeleteCorpus,     //
+                                 v1::RagService::WithRawCallbackMethod_ListModels,       //
+                                 v1::RagService::WithRawCallbackMethod_GetStatus,        //
+                                 v1::RagService::WithRawCallbackMethod_GetCacheStats,    //
+                                 v1::RagService::WithRawCallbackMethod_GetCacheTree,     //
+                                 v1::RagService::WithRawCallbackMethod_ClearCache,       //
+                                 v1::RagService::WithRawCallbackMethod_UpdateCachePaths>::type;
+
 // RagService: checks what the HTTP API checks and passes on. Holds nothing; any thread.
-class RagService final : public v1::RagService::CallbackService {
+class RagService final : public RawRagService {
  public:
   // `services` outlive it.
   explicit RagService(Services& services) : services_(services) {}
 
   using Context = grpc::CallbackServerContext;
-  using AnswerWriter = grpc::ServerWriteReactor<controller::v1::AnswerResponse>;
+  using Unary = grpc::ServerUnaryReactor;
+  using Stream = grpc::ServerWriteReactor<Bytes>;
 
-  AnswerWriter* Chat(Context* context, const v1::ChatRequest* request) override;
-  AnswerWriter* Complete(Context* context, const v1::CompleteRequest* request) override;
-  grpc::ServerUnaryReactor* Embed(Context* context, const retrieval::v1::EmbedRequest* request,
-                                  retrieval::v1::EmbedResponse* response) override;
-  grpc::ServerWriteReactor<retrieval::v1::SearchResponse>* Search(
-      Context* context, const retrieval::v1::SearchRequest* request) override;
+  Stream* Chat(Context* context, const Bytes* request) override;
+  Stream* Complete(Context* context, const Bytes* request) override;
+  Unary* Embed(Context* context, const Bytes* request, Bytes* response) override;
+  Stream* Search(Context* context, const Bytes* request) override;
 
-  grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
-                          retrieval::v1::UpsertDocumentsResponse>*
-  UpsertDocuments(Context* context) override;
-  grpc::ServerUnaryReactor* GetDocuments(Context* context,
-                                         const retrieval::v1::GetDocumentsRequest* request,
-                                         retrieval::v1::GetDocumentsResponse* response) override;
-  grpc::ServerUnaryReactor* ListDocuments(Context* context,
-                                          const retrieval::v1::ListDocumentsRequest* request,
-                                          retrieval::v1::ListDocumentsResponse* response) override;
-  grpc::ServerUnaryReactor* DeleteDocuments(
-      Context* context, const retrieval::v1::DeleteDocumentsRequest* request,
-      retrieval::v1::DeleteDocumentsResponse* response) override;
-  grpc::ServerUnaryReactor* CreateCorpus(Context* context,
-                                         const retrieval::v1::CreateCorpusRequest* request,
-                                         retrieval::v1::CreateCorpusResponse* response) override;
-  grpc::ServerUnaryReactor* ListCorpora(Context* context,
-                                        const retrieval::v1::ListCorporaRequest* request,
-                                        retrieval::v1::ListCorporaResponse* response) override;
-  grpc::ServerUnaryReactor* DeleteCorpus(Context* context,
-                                         const retrieval::v1::DeleteCorpusRequest* request,
-                                         retrieval::v1::DeleteCorpusResponse* response) override;
+  grpc::ServerBidiReactor<Bytes, Bytes>* UpsertDocuments(Context* context) override;
+  Unary* GetDocuments(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ListDocuments(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* DeleteDocuments(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* CreateCorpus(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ListCorpora(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* DeleteCorpus(Context* context, const Bytes* request, Bytes* response) override;
 
-  grpc::ServerUnaryReactor* ListModels(Context* context, const v1::ListModelsRequest* request,
-                                       v1::ListModelsResponse* response) override;
-  grpc::ServerUnaryReactor* GetStatus(Context* context,
-                                      const controller::v1::GetStatusRequest* request,
-                                      controller::v1::GetStatusResponse* response) override;
-  grpc::ServerUnaryReactor* GetCacheStats(Context* context, const v1::GetCacheStatsRequest* request,
-                                          v1::GetCacheStatsResponse* response) override;
-  grpc::ServerUnaryReactor* GetCacheTree(Context* context,
-                                         const controller::v1::GetCacheTreeRequest* request,
-                                         controller::v1::GetCacheTreeResponse* response) override;
-  grpc::ServerUnaryReactor* ClearCache(Context* context,
-                                       const controller::v1::ClearCacheRequest* request,
-                                       controller::v1::ClearCacheResponse* response) override;
-  grpc::ServerUnaryReactor* UpdateCachePaths(Context* context,
-                                             const v1::UpdateCachePathsRequest* request,
-                                             v1::UpdateCachePathsResponse* response) override;
+  Unary* ListModels(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* GetStatus(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* GetCacheStats(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* GetCacheTree(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* ClearCache(Context* context, const Bytes* request, Bytes* response) override;
+  Unary* UpdateCachePaths(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
+  RagLimits limits() const;
+
   Services& services_;
 };
 

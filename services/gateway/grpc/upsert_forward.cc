@@ -29,14 +29,14 @@ UpsertForward::UpsertForward(Inbound inbound)
   upstream_.StartRead(&response_);
   upstream_.StartCall();
   std::lock_guard lock(mutex_);
-  StartRead(&request_);
+  StartRead(&received_);
   watch_client();
 }
 
 void UpsertForward::OnReadDone(bool ok) {
   absl::Status failure;
   if (ok) {
-    failure = check();
+    failure = take_message();
   } else {
     request_.clear_items();
   }
@@ -53,14 +53,15 @@ void UpsertForward::OnReadDone(bool ok) {
   }
 }
 
-absl::Status UpsertForward::check() {
-  if (absl::Status status = check_corpus("corpus", request_.corpus()); !status.ok()) {
+absl::Status UpsertForward::take_message() {
+  absl::Status status = parse_message(received_, request_);
+  if (status.ok()) status = check_corpus("corpus", request_.corpus());
+  if (!status.ok()) {
     request_.clear_items();
     return status;
   }
   for (int i = 0; i < request_.items_size(); ++i) {
-    absl::Status status =
-        check_document("", request_.items(i), inbound_.services().config.max_document_bytes);
+    status = check_document("", request_.items(i), inbound_.services().config.max_document_bytes);
     if (status.ok()) continue;
     request_.mutable_items()->DeleteSubrange(i, request_.items_size() - i);
     return with_prefix(status, str_cat("document ", taken_ + i, " of this call: "));
@@ -112,7 +113,8 @@ void UpsertForward::Upstream::OnReadDone(bool ok) {
     owner.acknowledged_ = owner.response_.accepted();
     owner.acknowledging_ = true;
     owner.watch_client();
-    owner.StartWrite(&owner.response_);
+    owner.sent_ = to_bytes(owner.response_);
+    owner.StartWrite(&owner.sent_);
   } else {
     owner.end_down();
   }
@@ -126,7 +128,7 @@ void UpsertForward::Upstream::OnWriteDone(bool ok) {
         StartWritesDone();
       } else {
         owner.writing_ = false;
-        owner.StartRead(&owner.request_);
+        owner.StartRead(&owner.received_);
         owner.watch_client();
       }
       return;

@@ -9,8 +9,7 @@ namespace ragcache::gateway {
 // RagService.UpsertDocuments: two pumps. Documents go up message by message, checked; those before
 // a bad one still go, and the call then fails naming it. Acknowledgements come down. A client may
 // take its time only while the service is at work on what it has sent.
-class UpsertForward final : public grpc::ServerBidiReactor<retrieval::v1::UpsertDocumentsRequest,
-                                                           retrieval::v1::UpsertDocumentsResponse> {
+class UpsertForward final : public grpc::ServerBidiReactor<Bytes, Bytes> {
  public:
   // Owned by itself.
   explicit UpsertForward(Inbound inbound);
@@ -33,15 +32,17 @@ class UpsertForward final : public grpc::ServerBidiReactor<retrieval::v1::Upsert
     grpc::ClientContext context;
   };
 
-  // Cuts the message before its first bad document and tells what is wrong with that.
-  absl::Status check();
+  // Takes the client's message, cut before its first bad document, and tells what is wrong.
+  absl::Status take_message();
   void watch_client();  // REQUIRES: mutex_ held
   void end_down();
 
   const Inbound inbound_;
   Upstream upstream_;
-  retrieval::v1::UpsertDocumentsRequest request_;
+  Bytes received_;
+  retrieval::v1::UpsertDocumentsRequest request_;  // what was received, checked
   retrieval::v1::UpsertDocumentsResponse response_;
+  Bytes sent_;          // the response
   uint64_t taken_ = 0;  // documents of earlier messages
 
   std::mutex mutex_;  // guards what follows
