@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   parts->registry = registry;
   parts->retrieval = std::make_unique<RetrievalClient>(make_channel(config.retrieval_address));
   auto metrics = std::make_shared<Metrics>(*registry);
-  // Until a lease hands out terms, the start time orders the controllers of a group.
+  // The start time orders the controllers of a group: the last one started has the worker.
   const auto start = deadline_in(Duration::zero()).time_since_epoch();
   const auto term =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(start).count());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "common/check.h"
@@ -136,10 +137,9 @@ std::vector<Move> KnowledgeTree::evict(uint32_t blocks) {
   std::vector<Move> moves;
   if (blocks > evictable_blocks()) return moves;
   rescore_if_due();
-  Candidates& candidates = candidates_[static_cast<size_t>(CandidateKind::kDevice)];
   for (uint32_t freed = 0; freed < blocks;) {
-    RAG_CHECK(!candidates.empty());
-    Node& node = candidates.least();
+    RAG_CHECK(!candidates(CandidateKind::kDevice).empty());
+    Node& node = candidates(CandidateKind::kDevice).least();
     freed += node.blocks;
     evict_from_device(node, moves);  // the parent may become a candidate
   }
@@ -196,8 +196,7 @@ bool KnowledgeTree::copy_to_host(Node& node, Room room, std::vector<Move>& moves
 bool KnowledgeTree::make_host_room(uint32_t blocks, Room room, double worth,
                                    std::vector<Move>& moves) {
   const auto least_of = [this](CandidateKind kind) {
-    Candidates& candidates = candidates_[static_cast<size_t>(kind)];
-    return candidates.empty() ? nullptr : &candidates.least();
+    return candidates(kind).empty() ? nullptr : &candidates(kind).least();
   };
   while (host_total_ - host_blocks_ < blocks) {
     Node* const alone = room == Room::kFree ? nullptr : least_of(CandidateKind::kHost);
@@ -359,20 +358,25 @@ void KnowledgeTree::remove_if_nowhere(Node& node) {
 
 template <typename Change>
 void KnowledgeTree::update(Node& node, Change change) {
+  std::array<bool, kCandidateKinds> could_go;
   for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
-    if (candidates_[kind].contains(node)) candidates_[kind].erase(node);
+    could_go[kind] = may_go(node, static_cast<CandidateKind>(kind));
   }
+  const std::pair order(Candidates::rank_of(node), node.priority);
   if (is_alone(node)) alone_blocks_ -= node.blocks;
   if (is_copied(node)) copy_blocks_ -= node.blocks;
   change();
   if (is_alone(node)) alone_blocks_ += node.blocks;
   if (is_copied(node)) copy_blocks_ += node.blocks;
+  const bool moves = order != std::pair(Candidates::rank_of(node), node.priority);
   for (size_t kind = 0; kind < kCandidateKinds; ++kind) {
-    if (may_go(node, static_cast<CandidateKind>(kind))) candidates_[kind].insert(node);
+    const bool can_go = may_go(node, static_cast<CandidateKind>(kind));
+    if (could_go[kind] && (moves || !can_go)) candidates_[kind].erase(node);
+    if (can_go && (moves || !could_go[kind])) candidates_[kind].insert(node);
   }
 }
 
-bool KnowledgeTree::may_go(const Node& node, CandidateKind kind) const {
+bool KnowledgeTree::may_go(const Node& node, CandidateKind kind) {
   switch (kind) {
     case CandidateKind::kDevice:
       return node.device == Residence::kReady && node.device_children == 0 && node.users == 0;

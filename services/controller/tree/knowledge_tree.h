@@ -41,18 +41,18 @@ struct RequestCost {
   uint32_t new_tokens = 0;
 };
 
-// The knowledge tree (RAGCache, spec §1): which segments the worker holds on which tier, what is in
-// use, and what goes next. A node's key is its segment id, which stands for its tokens after
-// exactly its ancestors' tokens; so a replaced document never meets its old KV. Roots are system
-// prompts.
+// The knowledge tree (RAGCache, arXiv 2404.12457): which segments the worker holds on which tier,
+// what is in use, and what goes next. A node's key is its segment id, which stands for its tokens
+// after exactly its ancestors' tokens; so a replaced document never meets its old KV. Roots are
+// system prompts.
 //
 // Placement, at all times: a node that is on the device, or on its way, has its parent there; a
 // node that has a host copy, or is getting one, has a parent that does too; a node in use has all
 // its ancestors in use; one that is nowhere is in the tree only as long as it is in use.
 //
 // Eviction from the device takes the node of least priority of those with no child there, and gives
-// it to the host: swapped out only once, since a host copy stays until its node leaves the cache
-// (§2). A copy needs copies of all ancestors, or a lost device would leave it out of reach: these
+// it to the host: swapped out only once, since a host copy stays until its node leaves the cache.
+// A copy needs copies of all ancestors, or a lost device would leave it out of reach: these
 // are made first. Room on the host comes from nodes that are there alone, least priority first,
 // then from copies of what the device has, leaf first, or from these before, where the policy rates
 // them lower; where neither gives enough the node is freed instead. A host that loses a node to
@@ -164,8 +164,12 @@ class KnowledgeTree {
   void set_device(Node& node, Residence to);
   void set_host(Node& node, Residence to);
   void set_users(Node& node, uint32_t users);
-  bool may_go(const Node& node, CandidateKind kind) const;
-  // Takes the node out of the candidates, changes it, and puts it back where it now belongs.
+  // Why a node may go.
+  enum class CandidateKind : uint8_t { kDevice, kHost, kCopy };
+  static constexpr size_t kCandidateKinds = 3;
+  Candidates& candidates(CandidateKind kind) { return candidates_[static_cast<size_t>(kind)]; }
+  static bool may_go(const Node& node, CandidateKind kind);
+  // Changes the node, and its place among the candidates with it.
   template <typename Change>
   void update(Node& node, Change change);
   void rescore_if_due();
@@ -204,9 +208,8 @@ class KnowledgeTree {
   absl::flat_hash_set<Node*, NodeHash, NodeEqual, HugePageAllocator<Node*>> nodes_;
   // Of waiting requests; kept apart from the nodes, which may come and go meanwhile.
   absl::flat_hash_map<SegmentId, uint32_t> expected_;
-  std::array<Candidates, kCandidateKinds> candidates_{Candidates(CandidateKind::kDevice),
-                                                      Candidates(CandidateKind::kHost),
-                                                      Candidates(CandidateKind::kCopy)};
+  std::array<Candidates, kCandidateKinds> candidates_{Candidates(pool_), Candidates(pool_),
+                                                      Candidates(pool_)};
   uint64_t epoch_ = 0;  // of the policy's priorities
 
   uint32_t device_blocks_ = 0;

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,10 +18,6 @@ enum class Residence : uint8_t {
 };
 
 inline bool is_there(Residence residence) { return residence != Residence::kNone; }
-
-// A node's place among the candidates of one kind.
-enum class CandidateKind : uint8_t { kDevice, kHost, kCopy };
-constexpr size_t kCandidateKinds = 3;
 
 // The id of a node's document. There may be millions of nodes: one as long as a UUID lies inside,
 // with nothing allocated.
@@ -50,12 +44,11 @@ class NodeName {
 
 // A node of the knowledge tree. The tree's own; outside of it to be read only.
 struct TreeNode {
-  static constexpr uint32_t kNoPlace = std::numeric_limits<uint32_t>::max();
-
   SegmentId id;
   TreeNode* parent = nullptr;  // null for a root
   NodeName name;               // empty for a root
   double priority = 0;         // of the device while it is there, else of the host
+  uint32_t number = 0;         // of its place in the pool
   uint32_t tokens = 0;
   uint32_t blocks = 0;
   uint32_t children = 0;
@@ -66,7 +59,6 @@ struct TreeNode {
   Residence device = Residence::kNone;
   Residence host = Residence::kNone;
   bool kept = false;  // by an operator: goes after all others
-  std::array<uint32_t, kCandidateKinds> places{kNoPlace, kNoPlace, kNoPlace};
 };
 
 // On the host alone and not in use; so is all below it, for what is above a node in use is in use.

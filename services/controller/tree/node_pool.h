@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <new>
 #include <vector>
 
@@ -21,27 +22,32 @@ class NodePool {
 
   TreeNode& make() {
     if (free_.empty()) grow();
-    TreeNode* place = free_.back();
+    const uint32_t number = free_.back();
     free_.pop_back();
-    return *new (place) TreeNode();
+    TreeNode& node = *new (&at(number)) TreeNode();
+    node.number = number;
+    return node;
   }
 
   void destroy(TreeNode& node) {
+    free_.push_back(node.number);
     node.~TreeNode();
-    free_.push_back(&node);
   }
 
+  TreeNode& at(uint32_t number) const { return slabs_[number / kSlabNodes][number % kSlabNodes]; }
+
  private:
-  static constexpr size_t kSlabNodes = (size_t{4} << 20) / sizeof(TreeNode);
+  static constexpr uint32_t kSlabNodes = (uint32_t{4} << 20) / sizeof(TreeNode);
 
   void grow() {
-    TreeNode* slab = slabs_.emplace_back(allocator_.allocate(kSlabNodes));
-    for (size_t i = kSlabNodes; i > 0; --i) free_.push_back(slab + i - 1);
+    const auto first = static_cast<uint32_t>(slabs_.size()) * kSlabNodes;
+    slabs_.push_back(allocator_.allocate(kSlabNodes));
+    for (uint32_t i = kSlabNodes; i > 0; --i) free_.push_back(first + i - 1);
   }
 
   HugePageAllocator<TreeNode> allocator_;
   std::vector<TreeNode*> slabs_;
-  std::vector<TreeNode*> free_;  // the last one given back is the first one used
+  std::vector<uint32_t> free_;  // the last one given back is the first one used
 };
 
 }  // namespace ragcache::controller
