@@ -11,15 +11,16 @@ Metrics::Metrics(metrics::Registry registry_in)
                                           "Documents acknowledged to HTTP clients")) {
   for (bool stream : {false, true}) {
     const prometheus::Labels labels = {{"stream", stream ? "true" : "false"}};
-    ttft_[stream] = &metrics::histogram(*registry, "ragcache_time_to_first_token_seconds",
-                                        "From a chat request's arrival to its first text",
-                                        metrics::latency_buckets(), labels);
+    ttft_[stream] =
+        &metrics::histogram(*registry, "ragcache_time_to_first_token_seconds",
+                            "From the arrival of a chat or completion to its first text",
+                            metrics::latency_buckets(), labels);
     tpot_[stream] = &metrics::histogram(
         *registry, "ragcache_time_per_output_token_seconds",
         "From an answer's first text to its end, by token of a choice after the first",
         metrics::latency_buckets(), labels);
     latency_[stream] = &metrics::histogram(*registry, "ragcache_e2e_request_latency_seconds",
-                                           "From a chat request's arrival to its end",
+                                           "From the arrival of a chat or completion to its end",
                                            metrics::latency_buckets(), labels);
   }
 }

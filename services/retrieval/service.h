@@ -19,11 +19,11 @@ struct Limits {
   static constexpr uint32_t kTopK = kMaxRequestDocuments;
   static constexpr size_t kQueryBytes = 64 << 10;
   static constexpr size_t kIdBytes = 512;
-  static constexpr size_t kTitleBytes = 4 << 10;
-  static constexpr size_t kTextBytes = 2 << 20;
+  static constexpr size_t kTitleBytes = kMaxTitleBytes;
+  static constexpr size_t kTextBytes = kMaxTextBytes;
   static constexpr int kItemsPerMessage = 1000;
   static constexpr int kIdsPerMessage = 1000;
-  static constexpr int kTextsPerMessage = 2048;  // to embed; as the gateway's
+  static constexpr int kTextsPerMessage = kMaxEmbeddingTexts;
   static constexpr uint32_t kListDocuments = 1000;
   static constexpr uint32_t kListDocumentsDefault = 100;
   // Calls being worked on or waiting for a thread; more end as RESOURCE_EXHAUSTED.

@@ -121,7 +121,8 @@ class Answers(unittest.TestCase):
         status, body = self.server.request("POST", "/v1/chat/completions",
                                            chat_body("x", rag={"documents": ["canary"]}))
         self.assertEqual(status, 404)
-        self.assertIn("canary", body["error"]["message"])
+        self.assertEqual(body["error"]["message"],
+                         "documents[0]: there is no document 'canary'")
 
     def test_a_document_replaced_and_deleted_under_load_is_never_seen_as_it_was(self):
         words = ["walrus", "falcon", "badger", "pelican", "tiger"]

@@ -1,16 +1,26 @@
 #include "services/controller/clients/retrieval_client.h"
 
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status.h"
+#include "common/strings.h"
 
 namespace ragcache::controller {
 namespace {
 
 constexpr Duration kInfoTimeout = std::chrono::seconds(2);
+
+// Who asks for an answer names `documents`, of which retrieval is asked as `ids`.
+absl::Status by_our_names(const absl::Status& status) {
+  constexpr std::string_view kTheirs = "ids[", kOurs = "documents[";
+  const std::string message(status.message());
+  if (!message.starts_with(kTheirs)) return status;
+  return {status.code(), str_cat(kOurs, message.substr(kTheirs.size()))};
+}
 
 }  // namespace
 
@@ -122,7 +132,7 @@ class RetrievalClient::Calls : public std::enable_shared_from_this<Calls> {
         [call, self = shared_from_this(), find = std::move(find)](const grpc::Status& status) {
           self->forget(find.request_id);
           find.reply.send(
-              DocumentsFound{from_grpc_status(status),
+              DocumentsFound{by_our_names(from_grpc_status(status)),
                              {call->response.documents().begin(), call->response.documents().end()},
                              call->response.cache_scope()});
         });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "services/gateway/http/backend.h"
@@ -83,9 +84,9 @@ struct EmbeddingsBody {
 absl::Status parse_input(const json& input, pb::EmbedRequest& request) {
   if (input.is_string()) {
     request.add_texts(input.get_ref<const std::string&>());
-  } else if (!input.is_array() || input.empty() || input.size() > kMaxEmbeddingInputs) {
+  } else if (!input.is_array() || input.empty() || input.size() > kMaxEmbeddingTexts) {
     return invalid_field("input",
-                         str_cat("must be a string or 1 to ", kMaxEmbeddingInputs, " strings"));
+                         str_cat("must be a string or 1 to ", kMaxEmbeddingTexts, " strings"));
   } else {
     for (const json& text : input) {
       if (!text.is_string()) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "common/tokenizer/utf8.h"

@@ -26,14 +26,11 @@ inline constexpr double kMaxTokenBias = 100;
 
 inline constexpr size_t kMaxCorpusBytes = 64;
 inline constexpr size_t kMaxDocumentIdBytes = 256;
-inline constexpr size_t kMaxTitleBytes = 4096;
-inline constexpr size_t kMaxTextBytes = 2 << 20;  // retrieval's own bound
 inline constexpr int kMaxIds = 1000;
 inline constexpr uint32_t kDefaultPage = 100;
 inline constexpr uint32_t kMaxPage = 1000;
 inline constexpr size_t kMaxQueryBytes = 32 << 10;
 inline constexpr int kMaxEmbeddingDimension = 1 << 14;
-inline constexpr int kMaxEmbeddingInputs = 2048;
 inline constexpr size_t kMaxEmbeddingBytes = 64 << 10;
 
 inline constexpr size_t kMaxFieldNameBytes = 256;
