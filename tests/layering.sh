@@ -96,7 +96,7 @@ forbid "an include starts at the root" '^ *# *include *"[^/"]*"' \
   < <(select_files "^(common|kernels|services|loadgen|tests)/.*$code")
 
 # The controller's decisions are functions of their inputs: no I/O, clock or thread.
-pure='^services/controller/(tree|policy|schedule|speculation)/'
+pure='^services/controller/(tree|policy|schedule)/'
 forbid "a pure folder includes I/O, a clock or threads" \
   '^ *# *include *(<(c?stdio(\.h)?|iostream|fstream|ostream|istream|filesystem|thread|stop_token|mutex|shared_mutex|condition_variable|semaphore|latch|barrier|future|atomic|chrono|ctime|random|sys/|unistd|fcntl|poll|grpc|boost/|spdlog/|prometheus/|absl/(synchronization|time)/)|"(common/(actor|rpc|http|log|store|config|metrics|clock)))' \
   < <(select_files "$pure.*$code" "$test_or_bench")
@@ -107,7 +107,7 @@ forbid "only kernels/, services/worker/ and services/retrieval/embed/ include To
   < <(select_files "$code" '^(kernels|services/worker|services/retrieval/embed)/')
 forbid "only services/retrieval/index/ includes Faiss" '^ *# *include *[<"]faiss/' \
   < <(select_files "$code" '^services/retrieval/index/')
-forbid "only common/store/ includes SQLite and hiredis" '^ *# *include *[<"](sqlite3|hiredis)' \
+forbid "only common/store/ includes SQLite" '^ *# *include *[<"]sqlite3' \
   < <(select_files "$code" '^common/store/')
 for file in $(select_files "$code" '^$'); do
   if grep -qE '^ *# *include *[<"](torch|ATen|c10)/' "$file"; then

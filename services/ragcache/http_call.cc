@@ -12,8 +12,9 @@ absl::Status error_of(const http::Response& response) {
     message = body["error"].value("message", message);
   }
   message = absl::StrCat("the server answered ", response.status, ": ", message);
-  return response.status < 500 ? absl::InvalidArgumentError(message)
-                               : absl::UnavailableError(message);
+  // What another try may bring: a server that is busy, or got the request too slowly.
+  const bool passes = response.status >= 500 || response.status == 429 || response.status == 408;
+  return passes ? absl::UnavailableError(message) : absl::InvalidArgumentError(message);
 }
 
 absl::StatusOr<nlohmann::json> call_json(const std::string& server,
