@@ -47,6 +47,7 @@ struct Outcome {
   // was, malformed (no stream of chunks), server (an error in the stream), stopped (the load ended
   // before the answer did) and "not sent".
   std::string error;
+  std::string error_kind() const { return error.substr(0, error.find(':')); }
   std::string text;                    // of the answer
   std::vector<std::string> documents;  // ids that retrieval found or the request named
 

@@ -58,7 +58,7 @@ Summary summarize(const LoadResult& result, size_t warm_up) {
     const bool was_sent = !outcome.error.starts_with("not sent");
     if (was_sent) client_delay_ms.push_back(to_ms(outcome.sent - outcome.at));
     if (!outcome.error.empty()) {
-      ++summary.errors[outcome.error.substr(0, outcome.error.find(':'))];
+      ++summary.errors[outcome.error_kind()];
       if (summary.first_error.empty()) summary.first_error = outcome.error;
       continue;
     }

@@ -32,6 +32,12 @@ absl::StatusOr<Workload> read(const RunCommand& command) {
     progress->show(done);
   };
   RAG_ASSIGN_OR_RETURN(Workload workload, read_workload(options));
+  if (workload.requests.size() < options.max_requests) {
+    return absl::InvalidArgumentError(str_cat("--requests: the workload has ",
+                                              workload.requests.size(),
+                                              " requests, fewer than --warm-up ", command.warm_up,
+                                              " and --requests ", command.requests, " together"));
+  }
   if (workload.requests.size() <= command.warm_up) {
     return absl::InvalidArgumentError(str_cat("--warm-up: is ", command.warm_up,
                                               ", must be less than the workload's ",
@@ -124,13 +130,7 @@ absl::Status run(const RunCommand& command) {
   RAG_RETURN_IF_ERROR(write_reports(command, report));
 
   RAG_RETURN_IF_ERROR(result.status);
-  const Summary& summary = report.summary;
-  if (summary.answered < summary.requests) {
-    return absl::UnavailableError(str_cat(summary.requests - summary.answered, " of ",
-                                          summary.requests, " requests failed, the first by ",
-                                          summary.first_error));
-  }
-  return absl::OkStatus();
+  return check_answered(report);
 }
 
 }  // namespace ragcache::loadgen

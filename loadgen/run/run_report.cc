@@ -134,6 +134,9 @@ Table figure_table(const RunReport& report) {
   add("requests", str_cat(summary.requests));
   add("answered", str_cat(summary.answered));
   for (const auto& [kind, count] : summary.errors) add(str_cat("failed: ", kind), str_cat(count));
+  for (const auto& [kind, count] : report.warm_up_errors) {
+    add(str_cat("failed in the warm-up: ", kind), str_cat(count));
+  }
   if (report.left_out > 0) add("left out, too long", str_cat(report.left_out));
   add("throughput, requests/s", fixed(summary.throughput_rps, 3));
   add("output, tokens/s", fixed(summary.output_tokens_per_s, 1));
@@ -190,6 +193,12 @@ RunReport make_run_report(const Workload& workload,
   report.left_out = workload.left_out;
   report.seed = seed;
   report.warm_up = warm_up;
+  for (size_t i = 0; i < std::min<size_t>(warm_up, result.outcomes.size()); ++i) {
+    const Outcome& outcome = result.outcomes[i];
+    if (outcome.error.empty()) continue;
+    ++report.warm_up_errors[outcome.error_kind()];
+    if (report.first_warm_up_error.empty()) report.first_warm_up_error = outcome.error;
+  }
   report.summary = summarize(result, warm_up);
   if (!workload.documents.empty()) {
     absl::StatusOr<Skew> skew = skew_of(workload, documents, warm_up, seed);
@@ -201,11 +210,28 @@ RunReport make_run_report(const Workload& workload,
   return report;
 }
 
+absl::Status check_answered(const RunReport& report) {
+  const Summary& summary = report.summary;
+  if (summary.answered < summary.requests) {
+    return absl::UnavailableError(str_cat(summary.requests - summary.answered, " of ",
+                                          summary.requests, " requests failed, the first by ",
+                                          summary.first_error));
+  }
+  uint64_t failed = 0;
+  for (const auto& [kind, count] : report.warm_up_errors) failed += count;
+  if (failed == 0) return absl::OkStatus();
+  return absl::UnavailableError(str_cat(failed, " of the warm-up's ", report.warm_up,
+                                        " requests failed, the first by ",
+                                        report.first_warm_up_error));
+}
+
 Json to_json(const RunReport& report) {
   Json json{{"workload", report.workload}, {"substituted", report.substituted},
             {"left_out", report.left_out}, {"endpoint", report.endpoint},
             {"arrivals", report.arrivals}, {"rate", report.rate},
             {"seed", report.seed},         {"warm_up", report.warm_up}};
+  json["warm_up_errors"] = Json::object();
+  for (const auto& [kind, count] : report.warm_up_errors) json["warm_up_errors"][kind] = count;
   json.update(to_json(report.summary));
   if (report.skew) {
     json["skew"] = to_json(report.skew->requests);

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "loadgen/report/chart.h"
 #include "loadgen/report/summary.h"
 #include "loadgen/workload/skew.h"
@@ -30,6 +32,9 @@ struct RunReport {
   double rate = 0;  // requests a second, in the mean
   uint64_t seed = 0;
   uint64_t warm_up = 0;
+  // Of the warm-up, which the summary leaves out: a cache that it did not fill is a cold one.
+  std::map<std::string, uint64_t> warm_up_errors;  // how many of each kind
+  std::string first_warm_up_error;
   Summary summary;
   std::optional<Skew> skew;  // of the documents in the prompts, if the workload has them all
   AnswerQuality quality;
@@ -43,8 +48,12 @@ RunReport make_run_report(const Workload& workload,
                           const std::vector<std::vector<std::string>>& documents,
                           const LoadResult& result, uint64_t warm_up, uint64_t seed);
 
-// {"workload","substituted","left_out","endpoint","arrivals","rate","seed","warm_up", what a
-//  summary has, "skew":{"top_share","cached_share","ceiling","uniform":{…}},"retrieval_recall",
+// UNAVAILABLE if a request was not answered, whether it counts or is of the warm-up.
+absl::Status check_answered(const RunReport& report);
+
+// {"workload","substituted","left_out","endpoint","arrivals","rate","seed","warm_up",
+//  "warm_up_errors":{kind:n}, what a summary has,
+//  "skew":{"top_share","cached_share","ceiling","uniform":{…}},"retrieval_recall",
 //  "answer_exact","answer_f1","environment"}; what is not known is not there
 nlohmann::ordered_json to_json(const RunReport& report);
 std::string to_text(const RunReport& report);

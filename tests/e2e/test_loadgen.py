@@ -1,11 +1,13 @@
 """The load generator against a real server: its reports, and what it says of servers that fail."""
 
+import http.server
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from server import BIN, DEADLINE_S, MODEL, Server, facts, wait_until
@@ -13,6 +15,26 @@ from server import BIN, DEADLINE_S, MODEL, Server, facts, wait_until
 LOADGEN = BIN.with_name("ragcache-loadgen")
 ZIPF = {"workload": "zipf", "zipf-documents": 8, "zipf-min-tokens": 40, "zipf-max-tokens": 80,
         "max-tokens": 4}
+
+
+class BusyAtFirst(http.server.BaseHTTPRequestHandler):
+    """A server that turns its first request away, and answers all others with one token."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        busy, self.server.busy = getattr(self.server, "busy", True), False
+        event = {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}
+        data = f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode()
+        self.send_response(503 if busy else 200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
 
 
 class Load:
@@ -143,6 +165,19 @@ class Failures(unittest.TestCase):
         self.assertEqual((code, report), (1, None))
         self.assertIn("cannot connect", err)
 
+    def test_a_request_of_the_warm_up_that_fails_is_told(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), BusyAtFirst)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        code, report, out, err = Load(f"http://127.0.0.1:{server.server_port}", **ZIPF,
+                                      retrieval="before", warm_up=1, requests=2, rate=20).end()
+        self.assertEqual(code, 1, err)
+        self.assertEqual((report["requests"], report["errors"]), (2, {}))
+        self.assertEqual(report["warm_up_errors"], {"status 503": 1})
+        self.assertIn("failed in the warm-up: status 503", out)
+        self.assertIn("1 of the warm-up's 1 requests failed", err)
+
     def test_a_bad_line_of_a_trace_is_named(self):
         good = {"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1, 2]}
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
@@ -152,6 +187,16 @@ class Failures(unittest.TestCase):
                                         data=trace.name).end()
         self.assertEqual((code, report), (2, None))
         self.assertIn(f"{trace.name}:2", err)
+
+    def test_a_workload_with_too_few_requests_is_refused(self):
+        line = {"timestamp": 0, "input_length": 60, "output_length": 1, "hash_ids": []}
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
+            trace.write(4 * (json.dumps(line) + "\n"))
+            trace.flush()
+            code, report, _, err = Load("http://127.0.0.1:1", workload="mooncake",
+                                        data=trace.name, warm_up=2, requests=3).end()
+        self.assertEqual((code, report), (2, None), err)
+        self.assertIn("has 4 requests, fewer than --warm-up 2 and --requests 3", err)
 
     def test_bad_options_are_named_with_their_bounds(self):
         for options, words in ((ZIPF | {"rate": 0}, ("--rate", "0.001")),
