@@ -107,10 +107,28 @@ absl::Status write_reports(const RunCommand& command, const RunReport& report) {
 
 }  // namespace
 
+absl::StatusOr<ArrivalOptions> arrivals_of(const RunCommand& command, const Workload& workload) {
+  ArrivalOptions options = command.arrivals;
+  if (options.process.empty()) options.process = workload.has_times ? "recorded" : "poisson";
+  const bool recorded = options.process == "recorded";
+  if (recorded && command.rate) {
+    return absl::InvalidArgumentError(
+        str_cat("--rate: is of arrivals that are drawn, those of ", workload.name,
+                " are recorded: give --speedup instead, or --arrivals poisson or bursts with it"));
+  }
+  if (!recorded && command.speedup) {
+    return absl::InvalidArgumentError(str_cat("--speedup: is of recorded arrivals, these are ",
+                                              options.process, ": give --rate instead"));
+  }
+  options.rate = command.rate.value_or(options.rate);
+  options.speedup = command.speedup.value_or(options.speedup);
+  options.seed = command.seed;
+  return options;
+}
+
 absl::Status run(const RunCommand& command) {
   RAG_ASSIGN_OR_RETURN(const Workload workload, read(command));
-  ArrivalOptions arriving = command.arrivals;
-  arriving.seed = command.seed;
+  RAG_ASSIGN_OR_RETURN(const ArrivalOptions arriving, arrivals_of(command, workload));
   RAG_ASSIGN_OR_RETURN(const std::vector<Duration> times, arrivals(workload, arriving));
   RAG_ASSIGN_OR_RETURN(Prompts prompts, prepare(command, workload));
   for (size_t i = 0; i < times.size(); ++i) prompts.requests[i].at = times[i];

@@ -25,7 +25,9 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       "  ragcache-loadgen run --endpoint http://127.0.0.1:8000/v1 --model llama --retrieval before "
       "\\\n"
       "    --search-endpoint http://127.0.0.1:8080 --tokenizer model.gguf --workload squad \\\n"
-      "    --data dev-v1.1.json --plots plots");
+      "    --data dev-v1.1.json --plots plots\n"
+      "  ragcache-loadgen run --endpoint http://127.0.0.1:8080 --ingest --tokenizer model.gguf \\\n"
+      "    --workload ragpulse --data ragpulse --speedup 10");
   const auto add = [command](const char* name, auto& value, const char* text) {
     return command->add_option(name, value, text)->capture_default_str();
   };
@@ -56,10 +58,13 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       ->required()
       ->group("Workload");
   add_workload_options(*command, options->workload);
-  add("--rate", options->arrivals.rate, "requests a second, in the mean; not of recorded ones")
+  command
+      ->add_option("--rate", options->rate,
+                   "poisson, bursts: requests a second, in the mean; default: 1")
       ->check(CLI::Range(1e-3, 1e6))
       ->group("Arrivals");
-  add("--speedup", options->arrivals.speedup, "recorded: times are divided by this")
+  command
+      ->add_option("--speedup", options->speedup, "recorded: times are divided by this; default: 1")
       ->check(CLI::Range(1e-3, 1e6))
       ->group("Arrivals");
   add_arrival_options(*command, options->arrivals);
@@ -74,6 +79,8 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       "write the results here; -: to standard output, instead of the table");
   add("--plots", options->plots, "folder for charts of latencies, as SVG and PNG");
   add("--report", options->report, "write an HTML page here");
+  command->get_option("--arrivals")
+      ->description("when requests are sent; default: recorded if the workload is, else poisson");
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 

@@ -114,6 +114,17 @@ class Reports(unittest.TestCase):
         self.assertTrue(0 <= report["answer_f1"] <= 1)
         self.assertGreater(report["search_ms"]["mean"], 0)
 
+    def test_a_recording_is_sent_as_it_was_recorded(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
+            for number in range(4):
+                trace.write(json.dumps({"timestamp": 400 * number, "input_length": 40 + number,
+                                        "output_length": 7, "hash_ids": []}) + "\n")
+            trace.flush()
+            report = self.answers_all(self.server.url, workload="mooncake", data=trace.name,
+                                      requests=4, speedup=2)
+        self.assertEqual(report["arrivals"], "recorded")
+        self.assertAlmostEqual(report["rate"], 5)
+
     def test_the_prompt_may_hold_the_documents_and_the_way_be_openais(self):
         report = self.answers_all(self.server.url + "/v1", **ZIPF, retrieval="before", requests=4,
                                   api="ragcache", rate=8)
@@ -204,6 +215,7 @@ class Failures(unittest.TestCase):
                                (ZIPF | {"workload": "x"}, ("--workload", "mmlu")),
                                (ZIPF | {"retrieval": "server"}, ("--retrieval", "named")),
                                (ZIPF | {"warm-up": 5, "requests": 0}, ("--requests",)),
+                               (ZIPF | {"speedup": 2}, ("--speedup", "poisson")),
                                (ZIPF | {"arrivals": "recorded"}, ("recorded",))):
             with self.subTest(options=options):
                 code, report, _, err = Load("http://127.0.0.1:1", **options).end()
