@@ -205,6 +205,8 @@ class Experiment {
   absl::StatusOr<LoadResult> send(const Contender& contender, std::span<const Request> requests,
                                   const std::vector<Duration>& at) const {
     std::vector<Request> timed(requests.begin(), requests.end());
+    // All contenders are to do equal work.
+    for (Request& request : timed) request.ignore_eos = true;
     for (size_t i = 0; i < at.size(); ++i) timed[i].at = at[i];
     LoadOptions options = options_.load;
     std::optional<Progress> progress;

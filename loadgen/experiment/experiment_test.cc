@@ -123,6 +123,13 @@ TEST_F(ExperimentTest, MeasuresWhatTheBaselineSustains) {
   EXPECT_EQ(result->runs[0].rate, 0.5 * result->capacity_rps);
 }
 
+TEST_F(ExperimentTest, LetsNoAnswerEndBeforeItsLength) {
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  ASSERT_TRUE(run_experiment(contenders, requests(3), options(1, 2)).ok());
+  EXPECT_THAT(slow_.requests(), testing::SizeIs(6));  // at two rates
+  EXPECT_THAT(slow_.requests(), testing::Each(HasSubstr("\"ignore_eos\":true")));
+}
+
 TEST_F(ExperimentTest, OnlyPredictsWithoutRounds) {
   std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
   contenders[0].predicted_prefill_seconds = {0.2, 0.2};

@@ -51,6 +51,15 @@ TEST_F(GrpcLoad, TellsOfARequestWhatBecameOfIt) {
   EXPECT_EQ(asked.retrieval().top_k(), 2u);
   EXPECT_EQ(asked.max_tokens(), 9u);
   EXPECT_EQ(asked.sampling().temperature(), 0);
+  EXPECT_FALSE(asked.ignore_eos());
+}
+
+TEST_F(GrpcLoad, TellsAServerToGoOnToTheLastToken) {
+  controller_.script(answer());
+  Request request = question();
+  request.ignore_eos = true;
+  EXPECT_EQ(load({request}).outcomes[0].error, "");
+  EXPECT_TRUE(controller_.last_request().ignore_eos());
 }
 
 TEST_F(GrpcLoad, SendsTokensWithTheirSegments) {

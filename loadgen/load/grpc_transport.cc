@@ -64,6 +64,7 @@ Message message_of(const Request& request, const std::string& model) {
         message.set_model(model);
         message.mutable_generation()->set_max_tokens(request.max_tokens);
         message.mutable_generation()->set_temperature(0);
+        message.mutable_generation()->set_ignore_eos(request.ignore_eos);
         return message;
       },
       request.prompt);

@@ -33,6 +33,9 @@ struct Request {
   Duration at{};  // after the start of the load
   std::variant<ChatPrompt, TokenPrompt> prompt;
   uint32_t max_tokens = 1;
+  // The answer has max_tokens, whatever the model says. RAGCache is told; for other servers an
+  // endpoint's `extra` says it as they have it.
+  bool ignore_eos = false;
 };
 
 // How a request went. Times are after the start of the load; a latency counts from `at`, when it

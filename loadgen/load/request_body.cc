@@ -48,6 +48,7 @@ std::string request_body(const Request& request, const EndpointOptions& endpoint
                {"temperature", 0},
                {"stream", true},
                {"stream_options", {{"include_usage", true}}}};
+  if (request.ignore_eos && endpoint.segments) body["ignore_eos"] = true;
   std::visit([&](const auto& prompt) { add_prompt(body, prompt, endpoint.segments); },
              request.prompt);
   body.update(extra);

@@ -55,6 +55,16 @@ TEST(RequestBody, GivesSegmentsToOursAndOneArrayToOthers) {
   EXPECT_EQ(body_of(request, {.segments = false}), expected);
 }
 
+TEST(RequestBody, TellsOursAloneToGoOnToTheLastToken) {
+  Request request{.prompt = ChatPrompt{"why?", {}}};
+  EXPECT_FALSE(body_of(request).contains("ignore_eos"));
+  request.ignore_eos = true;
+  EXPECT_EQ(body_of(request)["ignore_eos"], true);
+  EXPECT_FALSE(body_of(request, {.segments = false}).contains("ignore_eos"));
+  const json extra = json::parse(R"({"ignore_eos":true})");
+  EXPECT_EQ(body_of(request, {.segments = false}, extra)["ignore_eos"], true);
+}
+
 TEST(RequestBody, TakesExtraMembersAndAnyBytes) {
   const Request request{.prompt = ChatPrompt{"\xff", {}}};
   const json body = body_of(request, {.model = "m"}, {{"cache_prompt", true}, {"temperature", 1}});

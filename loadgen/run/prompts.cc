@@ -18,6 +18,8 @@ absl::StatusOr<Prompts> make_prompts(const Workload& workload, Retrieval retriev
   for (const WorkloadRequest& asked : workload.requests) {
     Request& request = prompts.requests.emplace_back();
     request.max_tokens = asked.max_tokens;
+    // A recorded length holds, whatever the model makes of words that were made up.
+    request.ignore_eos = workload.substituted;
     ChatPrompt prompt{.text = asked.question, .retrieval = {}};
     std::vector<std::string>& ids = prompts.documents.emplace_back();
     if (retrieval == Retrieval::kServer) {

@@ -71,6 +71,16 @@ TEST(Prompts, WriteDocumentsBeforeTheQuestion) {
   EXPECT_THAT(prompt->text, HasSubstr("of cats, why?"));
 }
 
+TEST(Prompts, HoldTheLengthsOfARecording) {
+  Workload recorded = workload(false);
+  const auto ignores_eos = [&recorded] {
+    return make_prompts(recorded, Retrieval::kNamed, 1, no_search)->requests[0].ignore_eos;
+  };
+  EXPECT_FALSE(ignores_eos());
+  recorded.substituted = true;
+  EXPECT_TRUE(ignores_eos());
+}
+
 TEST(Prompts, TellWhyNothingWasFound) {
   const auto fail = [](const std::string&) -> absl::StatusOr<std::vector<CorpusDocument>> {
     return absl::UnavailableError("no index");

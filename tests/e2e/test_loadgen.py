@@ -124,6 +124,7 @@ class Reports(unittest.TestCase):
                                       requests=4, speedup=2)
         self.assertEqual(report["arrivals"], "recorded")
         self.assertAlmostEqual(report["rate"], 5)
+        self.assertAlmostEqual(report["output_tokens_per_s"], 7 * report["throughput_rps"])
 
     def test_the_prompt_may_hold_the_documents_and_the_way_be_openais(self):
         report = self.answers_all(self.server.url + "/v1", **ZIPF, retrieval="before", requests=4,
