@@ -51,9 +51,9 @@ class Precedence {
 // A client that waits for an answer before it sends the next request stops asking whenever the
 // server stalls, and so never sees what the requests of that time would have met: "coordinated
 // omission" (G. Tene, How NOT to Measure Latency, 2013; wrk2's README). Here each request is sent
-// at its scheduled time, and its latency counts from there. What the generator itself is late by is
-// `sent` - `at`, and told beside the results: the delay of the loop, which its reading of answers
-// has as well.
+// at its scheduled time, and its latency counts from there. What the generator itself sends late by
+// is `sent` - `at`, and told beside the results. How late it sees an answer is not: that takes
+// longer where many come at once (loadgen_load_bench).
 class Load {
  public:
   Load(asio::io_context& loop, Transport& transport, const std::vector<Request>& requests,

@@ -36,8 +36,9 @@ struct LoadResult {
 
 // Open loop: each request is sent at its time, whatever became of the others. INVALID_ARGUMENT if
 // the options are none; UNAVAILABLE if nobody answers at the start. SIGINT and SIGTERM end it
-// early. All work is done on the caller's thread: one core drives thousands of streams, and leaves
-// the others to the server.
+// early. By HTTP all work is done on the caller's thread: one core drives thousands of streams, and
+// leaves the others to the server. By gRPC that thread sends; answers are read, and their times
+// taken, on gRPC's own threads.
 absl::StatusOr<LoadResult> run_load(const EndpointOptions& endpoint,
                                     const std::vector<Request>& requests,
                                     const LoadOptions& options);

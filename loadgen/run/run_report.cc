@@ -261,7 +261,7 @@ std::string to_html(const RunReport& report) {
   page.table(latency_table(report.summary));
   page.paragraph(
       "Requests are sent at their scheduled times, whatever became of others, and latency counts "
-      "from there; the generator's own delay is part of it.");
+      "from there; what the generator itself is late by is part of it.");
   page.chart(report.latencies);
   page.chart(report.over_time);
   page.heading("Figures");
