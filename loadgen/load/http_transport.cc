@@ -149,9 +149,11 @@ class HttpTransport final : public Transport {
     const uint64_t deadline = deadlines_.add([&] { flight.cut_off(timeout_error_); });
 
     // A connection that was kept may have been closed by the server just now. A request that met
-    // that has not been read by anybody and is sent again, on a new one.
+    // that is sent again, once, on a new one. Most likely nobody has read it; but a server that
+    // reads first and closes then looks the same from here, so that is told.
     bool answered = false;
-    if (!idle_.empty()) {
+    const bool kept = !idle_.empty();
+    if (kept) {
       flight.connection = std::move(idle_.back());
       idle_.pop_back();
       answered = co_await ask(flight, message);
@@ -159,6 +161,7 @@ class HttpTransport final : public Transport {
     if (!answered) {
       outcome.error = co_await connect(flight);
       if (outcome.error.empty()) {
+        outcome.resent = kept;
         answered = co_await ask(flight, message);
         if (!answered) outcome.error = closed_error();
       }

@@ -179,6 +179,27 @@ TEST(Load, SendsAgainWhatMetAConnectionThatTheServerHadClosed) {
   });
   const LoadResult result = load(server.url(), questions(2, milliseconds(100)));
   EXPECT_THAT(result.outcomes, Each(kAnswered));
+  ASSERT_EQ(result.outcomes.size(), 2u);
+  EXPECT_FALSE(result.outcomes[0].resent);
+  EXPECT_TRUE(result.outcomes[1].resent);
+}
+
+TEST(Load, SendsNothingAThirdTime) {
+  RawServer server([](tcp::acceptor& acceptor) {
+    tcp::socket kept = acceptor.accept();
+    read_request(kept);
+    write_bytes(kept, whole_answer());
+    read_request(kept);
+    kept.close();
+    tcp::socket next = acceptor.accept();
+    read_request(next);
+    next.close();
+  });
+  const LoadResult result = load(server.url(), questions(2, milliseconds(100)));
+  ASSERT_EQ(result.outcomes.size(), 2u);
+  EXPECT_THAT(result.outcomes[0], kAnswered);
+  EXPECT_THAT(result.outcomes[1].error, StartsWith("closed: "));
+  EXPECT_TRUE(result.outcomes[1].resent);
 }
 
 TEST(Load, NamesEachWayOfFailing) {

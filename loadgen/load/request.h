@@ -51,6 +51,9 @@ struct Outcome {
   // before the answer did) and "not sent".
   std::string error;
   std::string error_kind() const { return error.substr(0, error.find(':')); }
+  // By HTTP: it met a kept connection that had ended, and went again on a new one. If the server
+  // had read it before that, it has had it twice.
+  bool resent = false;
   std::string text;                    // of the answer
   std::vector<std::string> documents;  // ids that retrieval found or the request named
 

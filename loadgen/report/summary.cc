@@ -53,6 +53,7 @@ Summary summarize(const LoadResult& result, size_t warm_up) {
   for (size_t i = std::min(warm_up, result.outcomes.size()); i < result.outcomes.size(); ++i) {
     const Outcome& outcome = result.outcomes[i];
     ++summary.requests;
+    if (outcome.resent) ++summary.resent;
     begin = std::min(begin, outcome.at);
     end = std::max(end, outcome.end);
     const bool was_sent = !outcome.error.starts_with("not sent");
@@ -100,6 +101,7 @@ Json to_json(const Summary& summary) {
   for (const auto& [kind, count] : summary.errors) errors[kind] = count;
   return {
       {"requests", summary.requests},
+      {"resent", summary.resent},
       {"complete", summary.complete},
       {"stopped_because", summary.stopped_because},
       {"errors", std::move(errors)},

@@ -16,6 +16,7 @@ namespace ragcache::loadgen {
 struct Summary {
   uint64_t requests = 0;  // without the warm-up
   uint64_t answered = 0;
+  uint64_t resent = 0;                     // on a new connection, where the kept one had ended
   std::map<std::string, uint64_t> errors;  // how many of each kind
   std::string first_error;
   bool complete = false;        // every request was sent and has ended
@@ -50,7 +51,8 @@ struct Summary {
 // Leaves out the first `warm_up` requests.
 Summary summarize(const LoadResult& result, size_t warm_up);
 
-// {"requests","complete","stopped_because","errors":{kind:n},"ttft_ms":{"mean","p50","p90","p99"},
+// {"requests","resent","complete","stopped_because","errors":{kind:n},
+//  "ttft_ms":{"mean","p50","p90","p99"},
 //  "tpot_ms","e2e_ms","throughput_rps","output_tokens_per_s","token_hit_ratio",
 //  "document_hit_ratio","ceiling","scheduling_us":{"p50","p99"},"search_ms","queue_ms",
 //  "client_delay_ms":{"p50","p99","max"}}; a ceiling without bound and what the server did not tell

@@ -83,6 +83,15 @@ TEST(Summary, CountsFailuresByKindAndMeasuresOnlyAnswers) {
   EXPECT_EQ(json["ttft_ms"]["p99"], 10);
 }
 
+TEST(Summary, CountsWhatWasSentAgain) {
+  std::vector<Outcome> outcomes(4, answered(0, 0, 10, 20));
+  outcomes[0].resent = outcomes[1].resent = outcomes[3].resent = true;
+  outcomes[3].error = "closed: x";
+  const Summary summary = summarize({.outcomes = outcomes}, 1);
+  EXPECT_EQ(summary.resent, 2u);
+  EXPECT_EQ(to_json(summary)["resent"], 2);
+}
+
 TEST(Summary, TellsAServerThatReusesNothingFromOneThatDoesNotSay) {
   Outcome silent = answered(0, 0, 10, 20);
   silent.cached_tokens = silent.cached_documents = std::nullopt;

@@ -137,6 +137,7 @@ Table figure_table(const RunReport& report) {
   for (const auto& [kind, count] : report.warm_up_errors) {
     add(str_cat("failed in the warm-up: ", kind), str_cat(count));
   }
+  if (summary.resent > 0) add("sent again on a new connection", str_cat(summary.resent));
   if (report.left_out > 0) add("left out, too long", str_cat(report.left_out));
   add("throughput, requests/s", fixed(summary.throughput_rps, 3));
   add("output, tokens/s", fixed(summary.output_tokens_per_s, 1));

@@ -59,5 +59,14 @@ TEST(RunReport, IsWellIfAllWereAnswered) {
   EXPECT_THAT(to_text(report), Not(HasSubstr("failed")));
 }
 
+TEST(RunReport, TellsWhatWasSentAgain) {
+  std::vector<Outcome> outcomes{outcome_of(""), outcome_of("")};
+  EXPECT_THAT(to_text(report_of(outcomes, 0)), Not(HasSubstr("sent again")));
+  outcomes[1].resent = true;
+  const RunReport report = report_of(outcomes, 0);
+  EXPECT_THAT(to_text(report), HasSubstr("sent again on a new connection"));
+  EXPECT_EQ(to_json(report)["resent"], 1);
+}
+
 }  // namespace
 }  // namespace ragcache::loadgen
