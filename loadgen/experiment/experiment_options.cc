@@ -11,7 +11,8 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
   };
   add("--model", options.model, "language model that every server loads")->required();
   add("--embedding-model", options.embedding_model, "folder of the sentence encoder")->required();
-  add("--top-k", options.top_k, "documents of a request")->check(CLI::Range(1, 100));
+  add("--top-k", options.top_k, "documents to find for a request; zipf: that it names")
+      ->check(CLI::Range(1, 100));
   add("--warm-up", options.warm_up, "requests before those that count, a few at a time");
   add("--requests", options.requests, "requests that count")->check(CLI::Range(1, 1 << 24));
   add("--seed", options.workload.seed, "of the arrivals and of what is drawn");

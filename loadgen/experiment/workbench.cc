@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,12 @@ std::string folder_of_this_program() {
 // A tier for this share of a working set, in whole MiB.
 uint64_t tier_mib(double share, uint64_t tokens, uint64_t bytes_per_token) {
   return static_cast<uint64_t>(share * static_cast<double>(tokens * bytes_per_token)) >> 20;
+}
+
+double mean_size(const std::vector<std::vector<uint32_t>>& lists) {
+  size_t sum = 0;
+  for (const std::vector<uint32_t>& list : lists) sum += list.size();
+  return static_cast<double>(sum) / static_cast<double>(std::max<size_t>(1, lists.size()));
 }
 
 // What others that were killed left behind takes memory.
@@ -83,6 +90,11 @@ absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCom
                                               workload.requests.size(),
                                               " requests, fewer than --warm-up ", command.warm_up,
                                               " and --requests ", command.requests, " together"));
+  }
+  if (!workload.retrieval && workload.documents.empty()) {
+    return absl::InvalidArgumentError(
+        str_cat("--workload: ", workload.name,
+                " has no documents, so that there is nothing to keep of them"));
   }
   RAG_ASSIGN_OR_RETURN(Material material,
                        prepare_material(std::move(workload), command.top_k, command.embedding_model,
@@ -247,7 +259,7 @@ ExperimentReport Workbench::report(const std::string& title) const {
   for (const TraceDocument& document : material_.trace.documents) tokens.push_back(document.tokens);
   const Skew skew = skew_of(material_.documents, tokens, command_.warm_up, command_.workload.seed);
   fact("documents", std::to_string(tokens.size()));
-  fact("documents of a request", std::to_string(command_.top_k));
+  fact("documents of a request", fixed(mean_size(material_.documents), 2));
   fact("warm-up, requests", str_cat(command_.warm_up, ", ", command_.requests));
   if (const uint64_t left_out = material_.workload.left_out; left_out > 0) {
     fact("requests left out, too long", std::to_string(left_out));

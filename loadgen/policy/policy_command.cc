@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -74,14 +75,16 @@ std::string label_of(const Run& run) {
   return run.history || !has_history(run.policy) ? run.policy : run.policy + ", forgetting";
 }
 
-// A row a policy, a column a size.
+// A row a policy, a column a size. `value` takes the figure from a run's ReplayCounts.
+template <typename Value>
 void print_table(const PolicyCommand& command, const std::vector<Run>& runs, const char* title,
-                 double (ReplayCounts::*value)() const) {
+                 int decimals, const Value& value) {
   Table table{.header = {title}};
   for (const double size : command.sizes) table.header.push_back(fixed(size, 4));
   for (size_t i = 0; i < runs.size(); ++i) {
     if (i % command.sizes.size() == 0) table.rows.push_back({label_of(runs[i])});
-    table.rows.back().push_back(fixed((runs[i].counts.*value)(), 4));
+    const auto figure = static_cast<double>(std::invoke(value, runs[i].counts));
+    table.rows.back().push_back(fixed(figure, decimals));
   }
   std::printf("\n%s", text_table(table).c_str());
 }
@@ -157,9 +160,15 @@ absl::Status policy(const PolicyCommand& command) {
     std::printf("prefill times: %s\n",
                 cost.measured() ? command.profile.c_str() : "not measured, the built-in stand-in");
     std::printf("%s", to_text(environment()).c_str());
-    print_table(command, runs, "token hit ratio", &ReplayCounts::token_hit_ratio);
-    print_table(command, runs, "on the device", &ReplayCounts::device_token_hit_ratio);
-    print_table(command, runs, "document hit ratio", &ReplayCounts::hit_ratio);
+    print_table(command, runs, "token hit ratio", 4, &ReplayCounts::token_hit_ratio);
+    print_table(command, runs, "on the device", 4, &ReplayCounts::device_token_hit_ratio);
+    print_table(command, runs, "document hit ratio", 4, &ReplayCounts::hit_ratio);
+    print_table(command, runs, "evictions", 0, &ReplayCounts::evictions);
+    print_table(command, runs, "MiB moved", 1, [](const ReplayCounts& counts) {
+      return static_cast<double>(counts.bytes_moved) / (1 << 20);
+    });
+    print_table(command, runs, "µs of a request", 1,
+                [](const ReplayCounts& counts) { return counts.ns_per_request / 1e3; });
   }
 
   if (!command.json.empty()) {

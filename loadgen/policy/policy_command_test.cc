@@ -7,13 +7,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/strings.h"
 #include "loadgen/policy/belady.h"
 #include "loadgen/policy/replay.h"
+#include "loadgen/report/text_table.h"
 
 namespace ragcache::loadgen {
 namespace {
 
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -142,6 +145,25 @@ TEST_F(PolicyCommandTest, WritesEveryRunAsJsonAndAChart) {
   const std::string svg{std::istreambuf_iterator<char>(plot), {}};
   EXPECT_THAT(svg, HasSubstr("adaptive, forgetting"));
   EXPECT_GT(std::filesystem::file_size(command_.plots + "/policy_tiny.png"), 1000u);
+}
+
+TEST_F(PolicyCommandTest, PrintsWhatEvictionsCost) {
+  command_.json = folder_ + "result.json";
+  command_.policies = {"lru"};
+  command_.sizes = {0.5};
+  testing::internal::CaptureStdout();
+  const absl::Status status = policy(command_);
+  const std::string out = testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(status.ok()) << status;
+  const json run = json::parse(std::ifstream(command_.json))["runs"][0];
+  EXPECT_GT(run["evictions"], 0);
+  EXPECT_GT(run["bytes_moved"], 0);
+  const auto shows = [](const char* title, double figure, int decimals) {
+    return ContainsRegex(str_cat(title, " +0\\.5000\nlru +", fixed(figure, decimals), "\n"));
+  };
+  EXPECT_THAT(out, shows("evictions", run["evictions"].get<double>(), 0));
+  EXPECT_THAT(out, shows("MiB moved", run["bytes_moved"].get<double>() / (1 << 20), 1));
+  EXPECT_THAT(out, shows("s of a request", run["ns_per_op"].get<double>() / 1e3, 1));
 }
 
 TEST_F(PolicyCommandTest, NamesWhatIsWrong) {

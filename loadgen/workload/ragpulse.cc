@@ -84,7 +84,6 @@ absl::StatusOr<std::vector<RecordedRequest>> read_ragpulse(const std::string& fo
   RAG_RETURN_IF_ERROR(for_each_json_line(path, text, [&](const json& line) -> absl::Status {
     RecordedRequest request;
     RAG_ASSIGN_OR_RETURN(request.time_s, seconds_of(line));
-    RAG_ASSIGN_OR_RETURN(request.session, string_of(line, "session_id"));
     RAG_ASSIGN_OR_RETURN(const uint64_t output_tokens,
                          uint_of(line, "output_length", 0, RecordedRequest::kTokensMax));
     request.output_tokens = static_cast<uint32_t>(output_tokens);

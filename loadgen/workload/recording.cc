@@ -55,7 +55,6 @@ absl::StatusOr<Workload> substitute(std::vector<RecordedRequest> recorded,
     }
     if (workload.requests.empty()) start_s = request.time_s;
     WorkloadRequest& made = workload.requests.emplace_back();
-    made.session = std::move(request.session);
     made.max_tokens = std::max(request.output_tokens, 1u);
     if (options.max_tokens > 0) made.max_tokens = std::min(made.max_tokens, options.max_tokens);
     made.recorded_s = request.time_s - start_s;

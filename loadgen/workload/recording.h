@@ -23,7 +23,6 @@ struct RecordedRequest {
   std::vector<RecordedPart> documents;  // in prompt order
   std::vector<RecordedPart> question;   // what follows them
   uint32_t output_tokens = 1;
-  std::string session;
 };
 
 // RAGPulse's data folder (https://github.com/flashserve/RAGPulse). Passages are the documents, in

@@ -60,10 +60,10 @@ class RagPulseTest : public RecordingTest {
 
   static std::string line(const std::string& time, const std::string& passages, int input_length,
                           const std::string& history = "[]") {
-    return str_cat("{\"timestamp\":\"", time, "\",\"input_length\":", input_length,
-                   ",\"output_length\":30,\"session_id\":\"s", time,
-                   "\",\"hash_ids\":{\"sys_prompt\":[1,2],\"passages_ids\":", passages,
-                   ",\"history\":", history, ",\"web_search\":[99],\"user_input\":[7]}}\n");
+    return str_cat(
+        "{\"timestamp\":\"", time, "\",\"input_length\":", input_length,
+        ",\"output_length\":30,\"hash_ids\":{\"sys_prompt\":[1,2],\"passages_ids\":", passages,
+        ",\"history\":", history, ",\"web_search\":[99],\"user_input\":[7]}}\n");
   }
 };
 
@@ -83,7 +83,6 @@ TEST_F(RagPulseTest, ComesByItsTimestampsWithRecordedLengths) {
   EXPECT_THAT(requests[0].documents, ElementsAre(0, 1));
   EXPECT_THAT(requests[1].documents, IsEmpty());
   EXPECT_THAT(requests[2].documents, ElementsAre(1));
-  EXPECT_EQ(requests[0].session, "s82");
   EXPECT_EQ(requests[0].max_tokens, 30u);
   EXPECT_EQ(requests[1].recorded_s, 3);
   EXPECT_EQ(requests[2].recorded_s, 8);

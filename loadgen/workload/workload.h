@@ -19,7 +19,6 @@ struct WorkloadRequest {
   std::optional<uint32_t> gold;      // place of the document that has the answer, where that is
                                      // known: what retrieval should find
   std::vector<std::string> answers;  // each of them right; none: not known
-  std::string session;               // of which it is a turn; empty: of none
   uint32_t max_tokens = 1;
   double recorded_s = 0;  // after the first request
 };

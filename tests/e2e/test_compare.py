@@ -150,6 +150,27 @@ class Compare(unittest.TestCase):
         self.assertTrue((self.plots / "ttft_zipf.svg").exists())
         self.assertEqual((self.plots / "ttft_zipf.png").read_bytes()[:4], b"\x89PNG")
 
+    def test_a_recording_tells_how_many_documents_its_requests_have(self):
+        trace = self.path / "trace.jsonl"
+        trace.write_text("".join(
+            json.dumps({"timestamp": number, "input_length": 512 * blocks + 9, "output_length": 1,
+                        "hash_ids": list(range(blocks + 1))}) + "\n"
+            for number, blocks in enumerate((1, 2, 2, 2))))
+        report = json.loads(loadgen(
+            "compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL, "--workload",
+            "mooncake", "--data", trace, "--warm-up", "1", "--requests", "3", "--rounds", "0",
+            "--profile", write_profile(self.path), "--device-share", "0.9", "--json", "-").stdout)
+        self.assertEqual(report["facts"]["documents of a request"], "1.75")
+
+    def test_a_workload_without_documents_is_named(self):
+        trace = self.path / "azure.csv"
+        trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                         "2023-11-16 18:15:46.68,20,2\n2023-11-16 18:15:47.68,20,2\n")
+        done = loadgen("compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL,
+                       "--workload", "azure", "--data", trace, "--warm-up", "1", "--requests", "1",
+                       code=2)
+        self.assertIn("azure has no documents", done.stderr)
+
     def test_another_server_gets_the_same_prompts_as_token_ids(self):
         peer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
         threading.Thread(target=peer.serve_forever, daemon=True).start()
