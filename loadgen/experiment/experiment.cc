@@ -51,15 +51,16 @@ class Experiment {
     result_.status = run_rates();
     if (result_.status.ok()) result_.status = failures_;
     for (ExperimentRun& run : result_.runs) {
+      if (run.rounds.size() < options_.rounds) run.status.Update(result_.status);
       auto& outcomes = outcomes_[{run.rate_share, run.contender}];
       run.summary = summarize(LoadResult{std::move(outcomes), run.status}, 0);
       // Rounds begin at the same time, as it were; rates are those of one.
-      const auto rounds = static_cast<double>(std::max<size_t>(1, run.round_ttft_ms.size()));
+      const auto rounds = static_cast<double>(std::max<size_t>(1, run.rounds.size()));
       run.summary.throughput_rps /= rounds;
       run.summary.output_tokens_per_s /= rounds;
     }
     if (options_.rounds == 0) return std::move(result_);
-    std::erase_if(result_.runs, [](const ExperimentRun& run) { return run.round_ttft_ms.empty(); });
+    std::erase_if(result_.runs, [](const ExperimentRun& run) { return run.rounds.empty(); });
     find_throughput_at_slo();
     return std::move(result_);
   }
@@ -157,7 +158,8 @@ class Experiment {
     const Summary round = summarize(load, 0);
     std::fprintf(stderr, "  first token after %.0f ms on average, tokens cached: %s\n",
                  round.ttft_ms.mean, fixed(round.token_hit_ratio(), 2).c_str());
-    run.round_ttft_ms.push_back(round.ttft_ms.mean);
+    run.rounds.push_back({.ttft_ms = round.ttft_ms.mean,
+                          .whole = load.status.ok() && round.answered == round.requests});
     auto& outcomes = outcomes_[{run.rate_share, run.contender}];
     std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
     run.status.Update(load.status);
@@ -223,14 +225,15 @@ class Experiment {
     const auto reference =
         std::find_if(result_.runs.begin(), result_.runs.end(),
                      [&](const ExperimentRun& run) { return run.contender == options_.baseline; });
-    if (reference == result_.runs.end()) return;
+    if (reference == result_.runs.end() || !reference->whole()) return;
     result_.slo_ttft_ms = options_.slo_factor * reference->summary.ttft_ms.mean;
     for (const Contender& contender : contenders_) {
       std::vector<std::pair<double, double>> points;  // rate, mean time to first token
       for (const ExperimentRun& run : result_.runs) {
         if (run.contender != contender.name) continue;
-        const bool whole = run.summary.answered == run.summary.requests;
-        points.emplace_back(run.rate, whole ? run.summary.ttft_ms.mean : HUGE_VAL);
+        const bool answers_all = run.summary.answered == run.summary.requests;
+        if (answers_all && !run.whole()) continue;  // too few rounds to say
+        points.emplace_back(run.rate, answers_all ? run.summary.ttft_ms.mean : HUGE_VAL);
       }
       if (points.empty()) continue;
       const double rps = highest_rate_within(result_.slo_ttft_ms, points);
@@ -270,10 +273,14 @@ class Experiment {
 
 }  // namespace
 
+bool ExperimentRun::whole() const {
+  return status.ok() && summary.requests > 0 && summary.answered == summary.requests;
+}
+
 std::optional<double> ExperimentResult::ratio_vs(const ExperimentRun& run,
                                                  const std::string& other) const {
   const ExperimentRun* const others = find(other, run.rate_share);
-  if (others == nullptr || !run.status.ok() || !others->status.ok()) return std::nullopt;
+  if (others == nullptr || !run.whole() || !others->whole()) return std::nullopt;
   if (run.summary.ttft_ms.mean <= 0 || others->summary.ttft_ms.mean <= 0) return std::nullopt;
   return others->summary.ttft_ms.mean / run.summary.ttft_ms.mean;
 }
@@ -283,10 +290,13 @@ std::vector<double> ExperimentResult::round_ratios_vs(const ExperimentRun& run,
   std::vector<double> ratios;
   const ExperimentRun* const others = find(other, run.rate_share);
   if (others == nullptr) return ratios;
-  const size_t rounds = std::min(run.round_ttft_ms.size(), others->round_ttft_ms.size());
+  const size_t rounds = std::min(run.rounds.size(), others->rounds.size());
   for (size_t i = 0; i < rounds; ++i) {
-    if (run.round_ttft_ms[i] <= 0) continue;
-    ratios.push_back(others->round_ttft_ms[i] / run.round_ttft_ms[i]);
+    const ExperimentRun::Round& own = run.rounds[i];
+    const ExperimentRun::Round& theirs = others->rounds[i];
+    if (own.whole && theirs.whole && own.ttft_ms > 0) {
+      ratios.push_back(theirs.ttft_ms / own.ttft_ms);
+    }
   }
   return ratios;
 }

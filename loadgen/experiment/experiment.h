@@ -57,14 +57,22 @@ struct ExperimentRun {
   double rate = 0;  // requests a second
   double rate_share = 0;
   Summary summary;
-  std::vector<double> round_ttft_ms;  // means
-  absl::Status status;                // why one of its loads ended early
+  struct Round {
+    double ttft_ms = 0;  // mean
+    bool whole = false;  // every request was answered
+  };
+  std::vector<Round> rounds;  // that were loaded, from the first
+  absl::Status status;        // why not all of its rounds ran to their end
   std::optional<double> predicted_ttft_ms;
+
+  // Every request of every round was answered. If not, the mean of those that were says nothing
+  // beside another's: the slowest may be missing.
+  bool whole() const;
 };
 
 struct ExperimentResult {
   double capacity_rps = 0;
-  double slo_ttft_ms = 0;
+  double slo_ttft_ms = 0;           // 0 if the baseline's run at the lowest rate is not whole
   std::vector<ExperimentRun> runs;  // by rate, then as the contenders stand
   // The highest rate at which all is answered and the mean time to first token meets the objective,
   // between the rates that ran by straight lines. Zero if none does.
@@ -76,9 +84,9 @@ struct ExperimentResult {
   absl::Status status;  // why not all of it ran
 
   // How many times sooner than `other` the run's contender has its first token at that rate; none
-  // if either was not run to its end.
+  // if either run is not whole.
   std::optional<double> ratio_vs(const ExperimentRun& run, const std::string& other) const;
-  // The same of each round that both ran.
+  // The same of each round in which both answered every request.
   std::vector<double> round_ratios_vs(const ExperimentRun& run, const std::string& other) const;
   // Null if it is not there.
   const ExperimentRun* find(const std::string& contender, double rate_share) const;

@@ -38,7 +38,10 @@ ordered_json run_json(const ExperimentReport& report, const ExperimentResult& re
   json.update(to_json(run.summary));
   // Nothing is prefilled before the search has ended, so all of it is waited for.
   json["search_not_overlapped_ms"] = run.summary.search_ms.mean;
-  json["round_ttft_ms"] = run.round_ttft_ms;
+  json["round_ttft_ms"] = ordered_json::array();
+  for (const ExperimentRun::Round& round : run.rounds) {
+    json["round_ttft_ms"].push_back(round.ttft_ms);
+  }
   ordered_json predicted{{"ttft_ms", or_null(run.predicted_ttft_ms)},
                          {"ratio_vs", ordered_json::object()}};
   json["ratio_vs"] = json["round_ratio_vs"] = ordered_json::object();
@@ -62,7 +65,13 @@ std::string with_spread(std::optional<double> value, const std::vector<double>& 
   return text;
 }
 
-bool was_run(const ExperimentRun& run) { return !run.round_ttft_ms.empty(); }
+bool was_run(const ExperimentRun& run) { return !run.rounds.empty(); }
+
+std::vector<double> round_means(const ExperimentRun& run) {
+  std::vector<double> means;
+  for (const ExperimentRun::Round& round : run.rounds) means.push_back(round.ttft_ms);
+  return means;
+}
 
 Table prediction_table(const ExperimentReport& report, const ExperimentResult& result) {
   Table table{{report.kind, "share", "req/s", "predicted TTFT ms"}, {}};
@@ -95,7 +104,7 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
     std::vector<std::string> row{run.status.ok() ? run.contender : run.contender + ", in part",
                                  fixed(run.rate_share, 2),
                                  fixed(run.rate, 3),
-                                 with_spread(summary.ttft_ms.mean, run.round_ttft_ms, 0),
+                                 with_spread(summary.ttft_ms.mean, round_means(run), 0),
                                  fixed(summary.ttft_ms.p50, 0),
                                  fixed(summary.ttft_ms.p90, 0),
                                  fixed(summary.ttft_ms.p99, 0),

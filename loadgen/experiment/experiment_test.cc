@@ -79,7 +79,7 @@ TEST_F(ExperimentTest, WarmsUpAndSendsTheSameToEachAtEveryRateAndRound) {
   for (const ExperimentRun& run : result->runs) {
     EXPECT_EQ(run.summary.requests, 4u);
     EXPECT_EQ(run.summary.answered, 4u);
-    EXPECT_EQ(run.round_ttft_ms.size(), 2u);
+    EXPECT_EQ(run.rounds.size(), 2u);
     EXPECT_THAT(result->round_ratios_vs(run, run.contender), ElementsAre(1, 1));
     // Two requests, the second after 2 or 1 ms, of which even the quick one takes 5.
     EXPECT_LT(run.summary.throughput_rps, 2 / 0.006);
@@ -177,6 +177,53 @@ TEST_F(ExperimentTest, KeepsWhatItHasWhenOneFails) {
   if (result->throughput_at_slo.contains("quick")) {
     EXPECT_EQ(result->throughput_at_slo.at("quick").rps, 0);
   }
+}
+
+TEST_F(ExperimentTest, ComparesNoMeanOfThoseThatHappenToBeAnswered) {
+  const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  ExperimentOptions crowded = options(0, 4);
+  crowded.rate_shares = {1};
+  // Four come within 4 ms: the third and fourth are not sent to one that still has the first two.
+  crowded.load.max_in_flight = 2;
+  slow_.set_stream({.tokens = 1, .first_token = milliseconds(500)});
+  const auto result = run_experiment(contenders, requests(4), crowded);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->status.ok());
+  ASSERT_EQ(result->runs.size(), 2u);
+  const ExperimentRun& slow = result->runs[0];
+  EXPECT_TRUE(slow.status.ok()) << slow.status;  // it ran to its end
+  EXPECT_EQ(slow.summary.answered, 2u);
+  EXPECT_FALSE(slow.whole());
+  EXPECT_FALSE(result->ratio_vs(slow, "slow").has_value());
+  EXPECT_FALSE(result->ratio_vs(result->runs[1], "slow").has_value());
+  EXPECT_TRUE(result->round_ratios_vs(result->runs[1], "slow").empty());
+  // Nor is there an objective.
+  EXPECT_EQ(result->slo_ttft_ms, 0);
+  EXPECT_TRUE(result->throughput_at_slo.empty());
+}
+
+TEST_F(ExperimentTest, ComparesNoRunsOfSomeRoundsWithThoseOfAll) {
+  const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  ExperimentOptions ended = options(0, 2);
+  ended.rate_shares = {1};
+  ended.rounds = 2;
+  // Before the last run, which is the first one's: they go by turns.
+  int asked_for = 0;
+  ended.interrupted = [&asked_for]() -> absl::Status {
+    return ++asked_for == 4 ? absl::CancelledError("ended by SIGINT") : absl::OkStatus();
+  };
+  const auto result = run_experiment(contenders, requests(2), ended);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->runs.size(), 2u);
+  const ExperimentRun& slow = result->runs[0];
+  const ExperimentRun& quick = result->runs[1];
+  ASSERT_EQ(slow.rounds.size(), 1u);
+  ASSERT_EQ(quick.rounds.size(), 2u);
+  EXPECT_THAT(std::string(slow.status.message()), HasSubstr("ended by SIGINT"));
+  EXPECT_FALSE(slow.summary.complete);
+  EXPECT_TRUE(quick.summary.complete);
+  EXPECT_FALSE(result->ratio_vs(quick, "slow").has_value());
+  EXPECT_EQ(result->round_ratios_vs(quick, "slow").size(), 1u);
 }
 
 TEST_F(ExperimentTest, EndsWhenItIsInterrupted) {
