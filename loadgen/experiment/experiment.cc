@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <span>
+#include <variant>
 
 #include "common/status.h"
 #include "common/strings.h"
@@ -32,6 +34,23 @@ absl::Status first_error(const LoadResult& load) {
     if (!outcome.error.empty()) return absl::UnavailableError(outcome.error);
   }
   return absl::OkStatus();
+}
+
+// Of a prompt of tokens no server knows which parts are documents: those count as cached that lie
+// within the tokens that were.
+void count_documents(const TokenPrompt& prompt, Outcome& outcome) {
+  outcome.documents = prompt.documents;
+  outcome.cached_documents = std::nullopt;
+  if (!outcome.cached_tokens.has_value()) return;
+  const size_t others = prompt.segments.size() - prompt.documents.size();
+  uint32_t documents = 0;
+  size_t tokens = 0;
+  for (size_t i = 0; i < prompt.segments.size(); ++i) {
+    tokens += prompt.segments[i].size();
+    if (tokens > *outcome.cached_tokens) break;
+    if (i >= others) ++documents;
+  }
+  outcome.cached_documents = documents;
 }
 
 class Experiment {
@@ -155,11 +174,18 @@ class Experiment {
     RAG_ASSIGN_OR_RETURN(const auto server, start(contender));
     RAG_RETURN_IF_ERROR(warm_up(contender));
     RAG_ASSIGN_OR_RETURN(LoadResult load, send(contender, counted_, at));
+    for (size_t i = 0; i < load.outcomes.size(); ++i) {
+      const auto* const prompt = std::get_if<TokenPrompt>(&counted_[i].prompt);
+      if (prompt != nullptr && !prompt->documents.empty()) {
+        count_documents(*prompt, load.outcomes[i]);
+      }
+    }
     const Summary round = summarize(load, 0);
-    std::fprintf(stderr, "  first token after %.0f ms on average, tokens cached: %s\n",
-                 round.ttft_ms.mean, fixed(round.token_hit_ratio(), 2).c_str());
-    run.rounds.push_back({.ttft_ms = round.ttft_ms.mean,
-                          .whole = load.status.ok() && round.answered == round.requests});
+    const std::optional<double> ttft_ms = round.ttft_ms.known(&Statistics::mean);
+    std::fprintf(stderr, "  first token after %s ms on average, tokens cached: %s\n",
+                 fixed(ttft_ms, 0).c_str(), fixed(round.token_hit_ratio(), 2).c_str());
+    run.rounds.push_back(
+        {.ttft_ms = ttft_ms, .whole = load.status.ok() && round.answered == round.requests});
     auto& outcomes = outcomes_[{run.rate_share, run.contender}];
     std::move(load.outcomes.begin(), load.outcomes.end(), std::back_inserter(outcomes));
     run.status.Update(load.status);
@@ -236,7 +262,7 @@ class Experiment {
         points.emplace_back(run.rate, answers_all ? run.summary.ttft_ms.mean : HUGE_VAL);
       }
       if (points.empty()) continue;
-      const double rps = highest_rate_within(result_.slo_ttft_ms, points);
+      const double rps = highest_rate_within(*result_.slo_ttft_ms, points);
       result_.throughput_at_slo[contender.name] = {rps, rps == points.back().first};
     }
   }
@@ -294,8 +320,8 @@ std::vector<double> ExperimentResult::round_ratios_vs(const ExperimentRun& run,
   for (size_t i = 0; i < rounds; ++i) {
     const ExperimentRun::Round& own = run.rounds[i];
     const ExperimentRun::Round& theirs = others->rounds[i];
-    if (own.whole && theirs.whole && own.ttft_ms > 0) {
-      ratios.push_back(theirs.ttft_ms / own.ttft_ms);
+    if (own.whole && theirs.whole && own.ttft_ms > 0.0 && theirs.ttft_ms > 0.0) {
+      ratios.push_back(*theirs.ttft_ms / *own.ttft_ms);
     }
   }
   return ratios;

@@ -58,8 +58,8 @@ struct ExperimentRun {
   double rate_share = 0;
   Summary summary;
   struct Round {
-    double ttft_ms = 0;  // mean
-    bool whole = false;  // every request was answered
+    std::optional<double> ttft_ms;  // mean of those that were answered
+    bool whole = false;             // every request was
   };
   std::vector<Round> rounds;  // that were loaded, from the first
   absl::Status status;        // why not all of its rounds ran to their end
@@ -72,8 +72,8 @@ struct ExperimentRun {
 
 struct ExperimentResult {
   double capacity_rps = 0;
-  double slo_ttft_ms = 0;           // 0 if the baseline's run at the lowest rate is not whole
-  std::vector<ExperimentRun> runs;  // by rate, then as the contenders stand
+  std::optional<double> slo_ttft_ms;  // none if the baseline's run at the lowest rate is not whole
+  std::vector<ExperimentRun> runs;    // by rate, then as the contenders stand
   // The highest rate at which all is answered and the mean time to first token meets the objective,
   // between the rates that ran by straight lines. Zero if none does.
   struct Throughput {

@@ -1,7 +1,6 @@
 #include "loadgen/experiment/experiment_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -37,10 +36,10 @@ ordered_json run_json(const ExperimentReport& report, const ExperimentResult& re
       {report.kind, run.contender}, {"rate", run.rate}, {"rate_share", run.rate_share}};
   json.update(to_json(run.summary));
   // Nothing is prefilled before the search has ended, so all of it is waited for.
-  json["search_not_overlapped_ms"] = run.summary.search_ms.mean;
+  json["search_not_overlapped_ms"] = or_null(run.summary.search_ms.known(&Statistics::mean));
   json["round_ttft_ms"] = ordered_json::array();
   for (const ExperimentRun::Round& round : run.rounds) {
-    json["round_ttft_ms"].push_back(round.ttft_ms);
+    json["round_ttft_ms"].push_back(or_null(round.ttft_ms));
   }
   ordered_json predicted{{"ttft_ms", or_null(run.predicted_ttft_ms)},
                          {"ratio_vs", ordered_json::object()}};
@@ -69,7 +68,9 @@ bool was_run(const ExperimentRun& run) { return !run.rounds.empty(); }
 
 std::vector<double> round_means(const ExperimentRun& run) {
   std::vector<double> means;
-  for (const ExperimentRun::Round& round : run.rounds) means.push_back(round.ttft_ms);
+  for (const ExperimentRun::Round& round : run.rounds) {
+    if (round.ttft_ms.has_value()) means.push_back(*round.ttft_ms);
+  }
   return means;
 }
 
@@ -101,14 +102,15 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
   table.header.push_back("errors");
   for (const ExperimentRun& run : result.runs) {
     const Summary& summary = run.summary;
+    const Statistics& ttft = summary.ttft_ms;
     std::vector<std::string> row{run.status.ok() ? run.contender : run.contender + ", in part",
                                  fixed(run.rate_share, 2),
                                  fixed(run.rate, 3),
-                                 with_spread(summary.ttft_ms.mean, round_means(run), 0),
-                                 fixed(summary.ttft_ms.p50, 0),
-                                 fixed(summary.ttft_ms.p90, 0),
-                                 fixed(summary.ttft_ms.p99, 0),
-                                 fixed(summary.tpot_ms.mean, 1),
+                                 with_spread(ttft.known(&Statistics::mean), round_means(run), 0),
+                                 fixed(ttft.known(&Statistics::p50), 0),
+                                 fixed(ttft.known(&Statistics::p90), 0),
+                                 fixed(ttft.known(&Statistics::p99), 0),
+                                 fixed(summary.tpot_ms.known(&Statistics::mean), 1),
                                  fixed(summary.token_hit_ratio(), 3),
                                  fixed(summary.document_hit_ratio(), 3),
                                  fixed(summary.ceiling(), 2)};
@@ -127,7 +129,7 @@ Table facts_table(const ExperimentReport& report, const ExperimentResult& result
   Table table{{"", ""}, {}};
   for (const auto& [name, value] : report.facts) table.rows.push_back({name, value});
   table.rows.push_back({"capacity of the baseline, req/s", fixed(result.capacity_rps, 3)});
-  if (result.slo_ttft_ms > 0) {
+  if (result.slo_ttft_ms.has_value()) {
     table.rows.push_back({"objective, mean TTFT ms", fixed(result.slo_ttft_ms, 0)});
   }
   for (const auto& [name, throughput] : result.throughput_at_slo) {
@@ -145,9 +147,9 @@ Chart chart_of(const ExperimentReport& report, const ExperimentResult& result) {
     auto line = std::find_if(chart.lines.begin(), chart.lines.end(),
                              [&run](const ChartLine& each) { return each.label == run.contender; });
     if (line == chart.lines.end()) line = chart.lines.insert(line, ChartLine{run.contender, {}});
-    const double ttft_ms =
-        was_run(run) ? run.summary.ttft_ms.mean : run.predicted_ttft_ms.value_or(NAN);
-    line->points.emplace_back(run.rate_share, ttft_ms);
+    const std::optional<double> ttft_ms =
+        was_run(run) ? run.summary.ttft_ms.known(&Statistics::mean) : run.predicted_ttft_ms;
+    if (ttft_ms.has_value()) line->points.emplace_back(run.rate_share, *ttft_ms);
   }
   for (ChartLine& line : chart.lines) std::sort(line.points.begin(), line.points.end());
   return chart;
@@ -158,7 +160,7 @@ Chart chart_of(const ExperimentReport& report, const ExperimentResult& result) {
 ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result) {
   ordered_json json{{"workload", report.workload},
                     {"capacity_rps", result.capacity_rps},
-                    {"slo_ttft_ms", result.slo_ttft_ms},
+                    {"slo_ttft_ms", or_null(result.slo_ttft_ms)},
                     {"complete", result.status.ok()},
                     {"stopped_because", std::string(result.status.message())},
                     {"facts", ordered_json::object()},

@@ -198,7 +198,7 @@ TEST_F(ExperimentTest, ComparesNoMeanOfThoseThatHappenToBeAnswered) {
   EXPECT_FALSE(result->ratio_vs(result->runs[1], "slow").has_value());
   EXPECT_TRUE(result->round_ratios_vs(result->runs[1], "slow").empty());
   // Nor is there an objective.
-  EXPECT_EQ(result->slo_ttft_ms, 0);
+  EXPECT_FALSE(result->slo_ttft_ms.has_value());
   EXPECT_TRUE(result->throughput_at_slo.empty());
 }
 
@@ -241,6 +241,23 @@ TEST_F(ExperimentTest, EndsWhenItIsInterrupted) {
   EXPECT_TRUE(quick_.requests().empty());
 }
 
+TEST_F(ExperimentTest, CountsTheDocumentsOfPromptsOfTokens) {
+  // 60 tokens are cached, as the server tells, which knows of one document.
+  const auto segment = [](size_t tokens) { return std::vector<TokenId>(tokens, 1); };
+  const TokenPrompt prompt{.segments = {segment(10), segment(20), segment(30), segment(40)},
+                           .tail = segment(5),
+                           .documents = {"a", "b", "c"}};
+  ExperimentOptions one = options(0, 2);
+  one.rate_shares = {1};
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  const auto result = run_experiment(contenders, {{.prompt = prompt}, {.prompt = prompt}}, one);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->runs.size(), 1u);
+  const Summary& summary = result->runs[0].summary;
+  EXPECT_EQ(summary.documents, 6u);
+  EXPECT_EQ(summary.cached_documents, 4u);  // 10 + 20 + 30 tokens are all of "a" and "b"
+}
+
 TEST_F(ExperimentTest, RunsTheLowestRateFirst) {
   const std::vector<Contender> contenders{contender("slow", slow_)};
   ExperimentOptions downwards = options(0, 2);
@@ -280,6 +297,7 @@ TEST_F(ExperimentTest, SaysWhatCannotBe) {
 
 TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {
   const std::vector<Contender> contenders{contender("none", slow_), contender("ragcache", quick_)};
+  quick_.set_stream({.tokens = 2, .first_token = milliseconds(5)});
   ExperimentOptions both = options(1, 2);
   both.baseline = "none";
   const auto result = run_experiment(contenders, requests(3), both);
@@ -301,6 +319,7 @@ TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {
   EXPECT_DOUBLE_EQ(run["scheduling_us"]["p50"], 12);
   EXPECT_DOUBLE_EQ(run["scheduling_us"]["p99"], 12);
   EXPECT_DOUBLE_EQ(run["search_not_overlapped_ms"], 1.5);
+  EXPECT_TRUE(json["runs"][0]["tpot_ms"]["mean"].is_null());  // its answers have one token
   EXPECT_TRUE(run["throughput_rps"].is_number());
   EXPECT_TRUE(run["document_hit_ratio"].is_null());  // it told of none
   EXPECT_GT(run["ratio_vs"]["none"], 1);

@@ -28,7 +28,7 @@ constexpr Field<std::optional<uint32_t>> kCachedCounts[] = {
     {"/usage/prompt_tokens_details/cached_documents", &Outcome::cached_documents},
     {"/timings/cache_n", &Outcome::cached_tokens},  // llama.cpp's server
 };
-constexpr Field<double> kTimes[] = {
+constexpr Field<std::optional<double>> kTimes[] = {
     {"/timings/search_ms", &Outcome::search_ms},
     {"/timings/queue_ms", &Outcome::queue_ms},
     {"/timings/scheduling_us", &Outcome::scheduling_us},

@@ -74,7 +74,7 @@ TEST_F(AnswerReaderTest, ReadsLlamaCppsCompletionsAndPassesOverWhatItDoesNotKnow
   EXPECT_EQ(outcome_.text, "\u00e9t");
   EXPECT_EQ(outcome_.first_token, Duration(milliseconds(1)));
   EXPECT_EQ(outcome_.cached_tokens, 7u);
-  EXPECT_EQ(outcome_.search_ms, 0);
+  EXPECT_FALSE(outcome_.search_ms.has_value());
   EXPECT_TRUE(outcome_.documents.empty());
 }
 

@@ -27,6 +27,8 @@ struct ChatPrompt {
 struct TokenPrompt {
   std::vector<std::vector<TokenId>> segments;
   std::vector<TokenId> tail;
+  // Ids of the documents that the last segments are, one each. No server is told them.
+  std::vector<std::string> documents;
 };
 
 struct Request {
@@ -62,9 +64,9 @@ struct Outcome {
   std::optional<uint32_t> cached_tokens;
   std::optional<uint32_t> cached_documents;
   uint32_t completion_tokens = 0;
-  double search_ms = 0;
-  double queue_ms = 0;
-  double scheduling_us = 0;
+  std::optional<double> search_ms;
+  std::optional<double> queue_ms;
+  std::optional<double> scheduling_us;
 };
 
 }  // namespace ragcache::loadgen

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <variant>
 
 #include "common/status.h"
 #include "common/strings.h"
@@ -27,6 +28,12 @@ std::vector<Request> requests_of(const Material& material) {
     requests.push_back({.prompt = TokenPrompt{.segments = material.plans[i]->segment_tokens,
                                               .tail = material.plans[i]->tail},
                         .max_tokens = material.workload.requests[i].max_tokens});
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    std::vector<std::string>& ids = std::get<TokenPrompt>(requests[i].prompt).documents;
+    for (const uint32_t place : material.documents[i]) {
+      ids.push_back(material.workload.documents[place].id);
+    }
   }
   return requests;
 }

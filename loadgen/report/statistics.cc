@@ -16,7 +16,8 @@ double percentile(const std::vector<double>& sorted, double share) {
 Statistics statistics(std::vector<double> samples) {
   if (samples.empty()) return {};
   std::sort(samples.begin(), samples.end());
-  return {.mean = std::accumulate(samples.begin(), samples.end(), 0.0) /
+  return {.count = samples.size(),
+          .mean = std::accumulate(samples.begin(), samples.end(), 0.0) /
                   static_cast<double>(samples.size()),
           .p50 = percentile(samples, 0.5),
           .p90 = percentile(samples, 0.9),

@@ -23,5 +23,10 @@ TEST(Statistics, TakesOneSampleAndNone) {
   EXPECT_EQ(statistics({}).max, 0);
 }
 
+TEST(Statistics, TellsAFigureOfNothingFromZero) {
+  EXPECT_EQ(statistics({0}).known(&Statistics::p99), 0.0);
+  EXPECT_FALSE(statistics({}).known(&Statistics::p99).has_value());
+}
+
 }  // namespace
 }  // namespace ragcache::loadgen

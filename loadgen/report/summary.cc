@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 namespace ragcache::loadgen {
@@ -25,8 +27,22 @@ Json or_null(std::optional<double> value) {
   return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-Json to_json(const Statistics& figures) {
-  return {{"mean", figures.mean}, {"p50", figures.p50}, {"p90", figures.p90}, {"p99", figures.p99}};
+using Figure = std::pair<const char*, double Statistics::*>;
+constexpr Figure kMean{"mean", &Statistics::mean};
+constexpr Figure kP50{"p50", &Statistics::p50};
+constexpr Figure kP90{"p90", &Statistics::p90};
+constexpr Figure kP99{"p99", &Statistics::p99};
+constexpr Figure kMax{"max", &Statistics::max};
+
+Json to_json(const Statistics& figures,
+             std::initializer_list<Figure> told = {kMean, kP50, kP90, kP99}) {
+  Json json = Json::object();
+  for (const auto& [name, figure] : told) json[name] = or_null(figures.known(figure));
+  return json;
+}
+
+void add(std::vector<double>& samples, std::optional<double> sample) {
+  if (sample.has_value()) samples.push_back(*sample);
 }
 
 }  // namespace
@@ -72,9 +88,9 @@ Summary summarize(const LoadResult& result, size_t warm_up) {
                           (outcome.completion_tokens - 1));
       }
     }
-    search_ms.push_back(outcome.search_ms);
-    queue_ms.push_back(outcome.queue_ms);
-    scheduling_us.push_back(outcome.scheduling_us);
+    add(search_ms, outcome.search_ms);
+    add(queue_ms, outcome.queue_ms);
+    add(scheduling_us, outcome.scheduling_us);
     summary.prompt_tokens += outcome.prompt_tokens;
     add(summary.cached_tokens, outcome.cached_tokens);
     summary.completion_tokens += outcome.completion_tokens;
@@ -99,27 +115,23 @@ Summary summarize(const LoadResult& result, size_t warm_up) {
 Json to_json(const Summary& summary) {
   Json errors = Json::object();
   for (const auto& [kind, count] : summary.errors) errors[kind] = count;
-  return {
-      {"requests", summary.requests},
-      {"resent", summary.resent},
-      {"complete", summary.complete},
-      {"stopped_because", summary.stopped_because},
-      {"errors", std::move(errors)},
-      {"ttft_ms", to_json(summary.ttft_ms)},
-      {"tpot_ms", to_json(summary.tpot_ms)},
-      {"e2e_ms", to_json(summary.e2e_ms)},
-      {"throughput_rps", summary.throughput_rps},
-      {"output_tokens_per_s", summary.output_tokens_per_s},
-      {"token_hit_ratio", or_null(summary.token_hit_ratio())},
-      {"document_hit_ratio", or_null(summary.document_hit_ratio())},
-      {"ceiling", or_null(summary.ceiling())},
-      {"scheduling_us", {{"p50", summary.scheduling_us.p50}, {"p99", summary.scheduling_us.p99}}},
-      {"search_ms", to_json(summary.search_ms)},
-      {"queue_ms", to_json(summary.queue_ms)},
-      {"client_delay_ms",
-       {{"p50", summary.client_delay_ms.p50},
-        {"p99", summary.client_delay_ms.p99},
-        {"max", summary.client_delay_ms.max}}}};
+  return {{"requests", summary.requests},
+          {"resent", summary.resent},
+          {"complete", summary.complete},
+          {"stopped_because", summary.stopped_because},
+          {"errors", std::move(errors)},
+          {"ttft_ms", to_json(summary.ttft_ms)},
+          {"tpot_ms", to_json(summary.tpot_ms)},
+          {"e2e_ms", to_json(summary.e2e_ms)},
+          {"throughput_rps", summary.throughput_rps},
+          {"output_tokens_per_s", summary.output_tokens_per_s},
+          {"token_hit_ratio", or_null(summary.token_hit_ratio())},
+          {"document_hit_ratio", or_null(summary.document_hit_ratio())},
+          {"ceiling", or_null(summary.ceiling())},
+          {"scheduling_us", to_json(summary.scheduling_us, {kP50, kP99})},
+          {"search_ms", to_json(summary.search_ms)},
+          {"queue_ms", to_json(summary.queue_ms)},
+          {"client_delay_ms", to_json(summary.client_delay_ms, {kP50, kP99, kMax})}};
 }
 
 }  // namespace ragcache::loadgen

@@ -30,7 +30,7 @@ struct Summary {
   Statistics e2e_ms;
   Statistics client_delay_ms;  // how late the generator itself sent
 
-  // As the server told them; zeros if it did not.
+  // As the server told them; without samples if it did not.
   Statistics search_ms;
   Statistics queue_ms;
   Statistics scheduling_us;
@@ -55,8 +55,8 @@ Summary summarize(const LoadResult& result, size_t warm_up);
 //  "ttft_ms":{"mean","p50","p90","p99"},
 //  "tpot_ms","e2e_ms","throughput_rps","output_tokens_per_s","token_hit_ratio",
 //  "document_hit_ratio","ceiling","scheduling_us":{"p50","p99"},"search_ms","queue_ms",
-//  "client_delay_ms":{"p50","p99","max"}}; a ceiling without bound and what the server did not tell
-//  are null
+//  "client_delay_ms":{"p50","p99","max"}}; a ceiling without bound, what the server did not tell
+//  and figures of no samples are null
 nlohmann::ordered_json to_json(const Summary& summary);
 
 }  // namespace ragcache::loadgen

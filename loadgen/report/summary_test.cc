@@ -23,6 +23,7 @@ Outcome answered(int at_ms, int sent_ms, int first_token_ms, int end_ms) {
   outcome.cached_tokens = 75;
   outcome.cached_documents = 1;
   outcome.completion_tokens = 5;
+  outcome.scheduling_us = 0;
   return outcome;
 }
 
@@ -114,7 +115,26 @@ TEST(Summary, IsFiniteWithoutAnswers) {
   EXPECT_EQ(json["throughput_rps"], 0.0);
   EXPECT_TRUE(json["token_hit_ratio"].is_null());
   EXPECT_TRUE(json["ceiling"].is_null());
-  EXPECT_EQ(json["ttft_ms"]["p50"], 0.0);
+}
+
+TEST(Summary, KnowsNothingOfWhatHasNoSamples) {
+  const auto none = to_json(summarize({}, 0));
+  for (const char* figures : {"ttft_ms", "tpot_ms", "e2e_ms", "search_ms", "queue_ms"}) {
+    for (const char* key : {"mean", "p50", "p90", "p99"}) {
+      EXPECT_TRUE(none[figures].contains(key)) << figures << key;
+      EXPECT_TRUE(none[figures][key].is_null()) << figures << key;
+    }
+  }
+  EXPECT_TRUE(none["scheduling_us"]["p50"].is_null());
+  EXPECT_TRUE(none["client_delay_ms"]["max"].is_null());
+
+  Outcome of_one_token = answered(0, 0, 10, 10);
+  of_one_token.completion_tokens = 1;
+  const auto json = to_json(summarize({.outcomes = {of_one_token}}, 0));
+  EXPECT_EQ(json["ttft_ms"]["mean"], 10.0);
+  EXPECT_TRUE(json["tpot_ms"]["mean"].is_null());
+  EXPECT_TRUE(json["search_ms"]["mean"].is_null()) << "the server did not tell";
+  EXPECT_EQ(json["scheduling_us"]["p99"], 0.0) << "it told";
 }
 
 }  // namespace

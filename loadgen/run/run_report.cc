@@ -109,11 +109,11 @@ Json to_json(const SkewFigures& figures) {
 
 std::vector<std::string> row(const char* name, const Statistics& figures, int decimals = 1) {
   return {name,
-          fixed(figures.mean, decimals),
-          fixed(figures.p50, decimals),
-          fixed(figures.p90, decimals),
-          fixed(figures.p99, decimals),
-          fixed(figures.max, decimals)};
+          fixed(figures.known(&Statistics::mean), decimals),
+          fixed(figures.known(&Statistics::p50), decimals),
+          fixed(figures.known(&Statistics::p90), decimals),
+          fixed(figures.known(&Statistics::p99), decimals),
+          fixed(figures.known(&Statistics::max), decimals)};
 }
 
 Table latency_table(const Summary& summary) {

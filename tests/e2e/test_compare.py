@@ -185,6 +185,10 @@ class Compare(unittest.TestCase):
         self.assertEqual([run["errors"] for run in runs.values()], [{}, {}])
         self.assertLess(runs["ragcache"]["ratio_vs"]["echo"], 1)
         self.assertGreater(runs["ragcache"]["token_hit_ratio"], 0.1)
+        self.assertGreater(runs["ragcache"]["document_hit_ratio"], 0.1)
+        for figure in (runs["echo"]["document_hit_ratio"], runs["echo"]["scheduling_us"]["p50"],
+                       runs["echo"]["queue_ms"]["mean"], runs["echo"]["search_not_overlapped_ms"]):
+            self.assertIsNone(figure)
         self.assertIsNone(runs["echo"]["token_hit_ratio"], "it does not say")
         # Warm-up and counted requests; a prompt is its segments, one after another.
         self.assertEqual(len(Echo.prompts), 18)
