@@ -327,6 +327,28 @@ std::vector<double> ExperimentResult::round_ratios_vs(const ExperimentRun& run,
   return ratios;
 }
 
+std::optional<double> ExperimentResult::median_ratio_vs(const ExperimentRun& run,
+                                                        const std::string& other) const {
+  if (!ratio_vs(run, other).has_value()) return std::nullopt;
+  return statistics(round_ratios_vs(run, other)).known(&Statistics::p50);
+}
+
+std::optional<double> ExperimentResult::predicted_ratio_vs(const ExperimentRun& run,
+                                                           const std::string& other) const {
+  const ExperimentRun* const others = find(other, run.rate_share);
+  if (others == nullptr || !others->predicted_ttft_ms) return std::nullopt;
+  if (!run.predicted_ttft_ms || *run.predicted_ttft_ms <= 0) return std::nullopt;
+  return *others->predicted_ttft_ms / *run.predicted_ttft_ms;
+}
+
+std::optional<double> ExperimentResult::share_of_predicted(const ExperimentRun& run,
+                                                           const std::string& other) const {
+  const std::optional<double> measured = ratio_vs(run, other);
+  const std::optional<double> predicted = predicted_ratio_vs(run, other);
+  if (!measured.has_value() || !predicted.has_value() || *predicted <= 0) return std::nullopt;
+  return *measured / *predicted;
+}
+
 const ExperimentRun* ExperimentResult::find(const std::string& contender, double rate_share) const {
   const auto it = std::find_if(runs.begin(), runs.end(), [&](const ExperimentRun& run) {
     return run.contender == contender && run.rate_share == rate_share;

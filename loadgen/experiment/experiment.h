@@ -88,6 +88,13 @@ struct ExperimentResult {
   std::optional<double> ratio_vs(const ExperimentRun& run, const std::string& other) const;
   // The same of each round in which both answered every request.
   std::vector<double> round_ratios_vs(const ExperimentRun& run, const std::string& other) const;
+  // The median of these; none if either run is not whole.
+  std::optional<double> median_ratio_vs(const ExperimentRun& run, const std::string& other) const;
+  // What the models have for that ratio, and what share of that was measured.
+  std::optional<double> predicted_ratio_vs(const ExperimentRun& run,
+                                           const std::string& other) const;
+  std::optional<double> share_of_predicted(const ExperimentRun& run,
+                                           const std::string& other) const;
   // Null if it is not there.
   const ExperimentRun* find(const std::string& contender, double rate_share) const;
 };

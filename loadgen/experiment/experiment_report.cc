@@ -17,15 +17,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// How many times sooner the first token was to come than `other`'s, by the models.
-std::optional<double> predicted_ratio(const ExperimentResult& result, const ExperimentRun& run,
-                                      const std::string& other) {
-  const ExperimentRun* const others = result.find(other, run.rate_share);
-  if (others == nullptr || !others->predicted_ttft_ms) return std::nullopt;
-  if (!run.predicted_ttft_ms || *run.predicted_ttft_ms <= 0) return std::nullopt;
-  return *others->predicted_ttft_ms / *run.predicted_ttft_ms;
-}
-
 ordered_json or_null(std::optional<double> value) {
   return value.has_value() ? ordered_json(*value) : ordered_json(nullptr);
 }
@@ -43,11 +34,15 @@ ordered_json run_json(const ExperimentReport& report, const ExperimentResult& re
   }
   ordered_json predicted{{"ttft_ms", or_null(run.predicted_ttft_ms)},
                          {"ratio_vs", ordered_json::object()}};
-  json["ratio_vs"] = json["round_ratio_vs"] = ordered_json::object();
+  for (const char* key : {"ratio_vs", "round_ratio_vs", "ratio_vs_median", "of_predicted"}) {
+    json[key] = ordered_json::object();
+  }
   for (const std::string& other : report.ratios) {
     json["ratio_vs"][other] = or_null(result.ratio_vs(run, other));
     json["round_ratio_vs"][other] = result.round_ratios_vs(run, other);
-    predicted["ratio_vs"][other] = or_null(predicted_ratio(result, run, other));
+    json["ratio_vs_median"][other] = or_null(result.median_ratio_vs(run, other));
+    json["of_predicted"][other] = or_null(result.share_of_predicted(run, other));
+    predicted["ratio_vs"][other] = or_null(result.predicted_ratio_vs(run, other));
   }
   if (run.predicted_ttft_ms.has_value()) json["predicted"] = std::move(predicted);
   return json;
@@ -81,7 +76,7 @@ Table prediction_table(const ExperimentReport& report, const ExperimentResult& r
     std::vector<std::string> row{run.contender, fixed(run.rate_share, 2), fixed(run.rate, 3),
                                  fixed(run.predicted_ttft_ms, 0)};
     for (const std::string& other : report.ratios) {
-      row.push_back(fixed(predicted_ratio(result, run, other), 2));
+      row.push_back(fixed(result.predicted_ratio_vs(run, other), 2));
     }
     table.rows.push_back(std::move(row));
   }
@@ -97,7 +92,9 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
               {}};
   for (const std::string& other : report.ratios) {
     table.header.push_back("× " + other);
+    table.header.push_back("median");
     table.header.push_back("predicted");
+    table.header.push_back("of it");
   }
   table.header.push_back("errors");
   for (const ExperimentRun& run : result.runs) {
@@ -117,7 +114,9 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
     for (const std::string& other : report.ratios) {
       row.push_back(
           with_spread(result.ratio_vs(run, other), result.round_ratios_vs(run, other), 2));
-      row.push_back(fixed(predicted_ratio(result, run, other), 2));
+      row.push_back(fixed(result.median_ratio_vs(run, other), 2));
+      row.push_back(fixed(result.predicted_ratio_vs(run, other), 2));
+      row.push_back(fixed(result.share_of_predicted(run, other), 2));
     }
     row.push_back(std::to_string(summary.requests - summary.answered));
     table.rows.push_back(std::move(row));

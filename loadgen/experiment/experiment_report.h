@@ -26,8 +26,9 @@ struct ExperimentReport {
 // {"workload","capacity_rps","slo_ttft_ms","complete","facts":{…},
 //  "runs":[{KIND,"rate","rate_share","ttft_ms":{"mean","p50","p90","p99"},"tpot_ms","e2e_ms",
 //           "throughput_rps","token_hit_ratio","document_hit_ratio","scheduling_us":{"p50","p99"},
-//           "search_not_overlapped_ms","ratio_vs":{NAME:x},"ceiling","round_ttft_ms":[…],
-//           "predicted":{"ttft_ms","ratio_vs"},"errors","client_delay_ms"}],
+//           "search_not_overlapped_ms","ratio_vs":{NAME:x},"ratio_vs_median","round_ratio_vs",
+//           "of_predicted","ceiling","round_ttft_ms":[…],"predicted":{"ttft_ms","ratio_vs"},
+//           "errors","client_delay_ms"}],
 //  "throughput_at_slo":{NAME:rps},"throughput_at_least":[NAME: it is a lower bound],
 //  "environment":{…}}
 nlohmann::ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result);

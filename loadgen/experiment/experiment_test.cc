@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "loadgen/experiment/experiment_report.h"
@@ -224,6 +225,47 @@ TEST_F(ExperimentTest, ComparesNoRunsOfSomeRoundsWithThoseOfAll) {
   EXPECT_TRUE(quick.summary.complete);
   EXPECT_FALSE(result->ratio_vs(quick, "slow").has_value());
   EXPECT_EQ(result->round_ratios_vs(quick, "slow").size(), 1u);
+}
+
+// Rounds of one answer each, after these times.
+ExperimentRun run_of(const std::string& name, const std::vector<double>& round_ttft_ms,
+                     double predicted_ttft_ms) {
+  ExperimentRun run{.contender = name, .rate = 1, .rate_share = 1};
+  LoadResult load;
+  for (const double ttft_ms : round_ttft_ms) {
+    run.rounds.push_back({.ttft_ms = ttft_ms, .whole = true});
+    Outcome outcome;
+    outcome.first_token = outcome.end = std::chrono::microseconds(std::lround(1e3 * ttft_ms));
+    load.outcomes.push_back(outcome);
+  }
+  run.summary = summarize(load, 0);
+  run.predicted_ttft_ms = predicted_ttft_ms;
+  return run;
+}
+
+TEST(ExperimentResult, TellsTheMedianOfTheRoundsAndWhatIsReachedOfThePrediction) {
+  ExperimentResult result;
+  // One round of the baseline is an outlier: the ratio of all is 4.5.
+  result.runs = {run_of("none", {200, 1200, 400}, 100), run_of("ragcache", {100, 100, 200}, 20)};
+  const ExperimentRun& none = result.runs[0];
+  const ExperimentRun& ragcache = result.runs[1];
+  EXPECT_THAT(result.round_ratios_vs(ragcache, "none"), ElementsAre(2, 12, 2));
+  EXPECT_DOUBLE_EQ(*result.ratio_vs(ragcache, "none"), 4.5);
+  EXPECT_DOUBLE_EQ(*result.median_ratio_vs(ragcache, "none"), 2);
+  EXPECT_DOUBLE_EQ(*result.predicted_ratio_vs(ragcache, "none"), 5);
+  EXPECT_DOUBLE_EQ(*result.share_of_predicted(ragcache, "none"), 0.9);
+  EXPECT_DOUBLE_EQ(*result.share_of_predicted(none, "none"), 1);
+  EXPECT_FALSE(result.median_ratio_vs(ragcache, "gpu-lru").has_value());
+  EXPECT_FALSE(result.share_of_predicted(ragcache, "gpu-lru").has_value());
+
+  const auto json = to_json(ExperimentReport{.ratios = {"none", "gpu-lru"}}, result)["runs"][1];
+  EXPECT_DOUBLE_EQ(json["ratio_vs_median"]["none"], 2);
+  EXPECT_DOUBLE_EQ(json["of_predicted"]["none"], 0.9);
+  EXPECT_TRUE(json["of_predicted"]["gpu-lru"].is_null());
+
+  result.runs[0].status = absl::CancelledError("ended by SIGINT");
+  EXPECT_FALSE(result.median_ratio_vs(ragcache, "none").has_value());
+  EXPECT_FALSE(result.share_of_predicted(ragcache, "none").has_value());
 }
 
 TEST_F(ExperimentTest, EndsWhenItIsInterrupted) {
