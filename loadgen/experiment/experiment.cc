@@ -15,6 +15,7 @@
 #include "common/strings.h"
 #include "loadgen/experiment/prediction.h"
 #include "loadgen/experiment/server_process.h"
+#include "loadgen/report/environment.h"
 #include "loadgen/report/progress.h"
 #include "loadgen/report/text_table.h"
 
@@ -53,6 +54,17 @@ void count_documents(const TokenPrompt& prompt, Outcome& outcome) {
   outcome.cached_documents = documents;
 }
 
+std::string command_of(const Contender& contender) {
+  if (contender.command.empty()) return str_cat("ran already, at ", contender.url);
+  std::vector<std::string> words;
+  if (!contender.environment.empty()) words.push_back("env");
+  for (const auto& [name, value] : contender.environment) {
+    words.push_back(str_cat(name, "=", value));
+  }
+  words.insert(words.end(), contender.command.begin(), contender.command.end());
+  return command_line(words);
+}
+
 class Experiment {
  public:
   // REQUIRES: the baseline is one of the contenders.
@@ -63,7 +75,11 @@ class Experiment {
                                 [&](const auto& c) { return c.name == options.baseline; })),
         warm_up_(std::span(requests).first(options.warm_up)),
         counted_(std::span(requests).subspan(options.warm_up, options.requests)),
-        options_(options) {}
+        options_(options) {
+    for (const Contender& contender : contenders) {
+      result_.commands.emplace_back(contender.name, command_of(contender));
+    }
+  }
 
   absl::StatusOr<ExperimentResult> run() {
     RAG_RETURN_IF_ERROR(measure_capacity());

@@ -81,6 +81,8 @@ struct ExperimentResult {
     bool at_least = false;  // it is the highest that ran
   };
   std::map<std::string, Throughput> throughput_at_slo;
+  // How each contender was started, as one would type it.
+  std::vector<std::pair<std::string, std::string>> commands;
   absl::Status status;  // why not all of it ran
 
   // How many times sooner than `other` the run's contender has its first token at that rate; none

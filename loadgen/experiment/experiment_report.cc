@@ -59,6 +59,11 @@ std::string with_spread(std::optional<double> value, const std::vector<double>& 
   return text;
 }
 
+// "p50/p99".
+std::string percentiles(const Statistics& figures) {
+  return figures.count > 0 ? str_cat(fixed(figures.p50, 0), "/", fixed(figures.p99, 0)) : "–";
+}
+
 bool was_run(const ExperimentRun& run) { return !run.rounds.empty(); }
 
 std::vector<double> round_means(const ExperimentRun& run) {
@@ -87,8 +92,8 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
   if (std::none_of(result.runs.begin(), result.runs.end(), was_run)) {
     return prediction_table(report, result);
   }
-  Table table{{report.kind, "share", "req/s", "TTFT ms", "p50", "p90", "p99", "TPOT ms",
-               "hit tokens", "hit docs", "ceiling"},
+  Table table{{report.kind, "share", "req/s", "answered/s", "TTFT ms", "p50", "p90", "p99",
+               "TPOT ms", "hit tokens", "hit docs", "ceiling", "sched µs p50/p99", "late ms p99"},
               {}};
   for (const std::string& other : report.ratios) {
     table.header.push_back("× " + other);
@@ -103,6 +108,7 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
     std::vector<std::string> row{run.status.ok() ? run.contender : run.contender + ", in part",
                                  fixed(run.rate_share, 2),
                                  fixed(run.rate, 3),
+                                 fixed(summary.throughput_rps, 3),
                                  with_spread(ttft.known(&Statistics::mean), round_means(run), 0),
                                  fixed(ttft.known(&Statistics::p50), 0),
                                  fixed(ttft.known(&Statistics::p90), 0),
@@ -110,7 +116,9 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
                                  fixed(summary.tpot_ms.known(&Statistics::mean), 1),
                                  fixed(summary.token_hit_ratio(), 3),
                                  fixed(summary.document_hit_ratio(), 3),
-                                 fixed(summary.ceiling(), 2)};
+                                 fixed(summary.ceiling(), 2),
+                                 percentiles(summary.scheduling_us),
+                                 fixed(summary.client_delay_ms.known(&Statistics::p99), 3)};
     for (const std::string& other : report.ratios) {
       row.push_back(
           with_spread(result.ratio_vs(run, other), result.round_ratios_vs(run, other), 2));
@@ -154,6 +162,10 @@ Chart chart_of(const ExperimentReport& report, const ExperimentResult& result) {
   return chart;
 }
 
+std::string early_end(const ExperimentResult& result) {
+  return str_cat("Not all was run or answered: ", result.status.message());
+}
+
 }  // namespace
 
 ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result) {
@@ -165,7 +177,8 @@ ordered_json to_json(const ExperimentReport& report, const ExperimentResult& res
                     {"facts", ordered_json::object()},
                     {"runs", ordered_json::array()},
                     {"throughput_at_slo", ordered_json::object()},
-                    {"throughput_at_least", ordered_json::array()}};
+                    {"throughput_at_least", ordered_json::array()},
+                    {"commands", ordered_json::object()}};
   for (const auto& [name, value] : report.facts) json["facts"][name] = value;
   for (const ExperimentRun& run : result.runs)
     json["runs"].push_back(run_json(report, result, run));
@@ -173,17 +186,22 @@ ordered_json to_json(const ExperimentReport& report, const ExperimentResult& res
     json["throughput_at_slo"][name] = throughput.rps;
     if (throughput.at_least) json["throughput_at_least"].push_back(name);
   }
+  for (const auto& [name, command] : result.commands) json["commands"][name] = command;
   json["environment"] = to_json(environment());
   return json;
 }
 
+std::string to_text(const ExperimentReport& report, const ExperimentResult& result) {
+  std::string text = str_cat(report.title, "\n", to_text(environment()));
+  if (!result.status.ok()) text += early_end(result) + "\n";
+  text += str_cat(text_table(facts_table(report, result)), "\n");
+  // Not in the table, whose columns are as wide as their longest cell.
+  for (const auto& [name, command] : result.commands) text += str_cat(name, ": ", command, "\n");
+  return text + str_cat("\n", text_table(table_of(report, result)));
+}
+
 absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result) {
-  const Table runs = table_of(report, result);
-  const Table facts = facts_table(report, result);
-  if (report.json != "-") {
-    std::printf("%s\n\n%s\n%s", report.title.c_str(), text_table(facts).c_str(),
-                text_table(runs).c_str());
-  }
+  if (report.json != "-") std::fputs(to_text(report, result).c_str(), stdout);
   if (!report.json.empty()) {
     RAG_RETURN_IF_ERROR(write_report(report.json, to_json(report, result).dump(2) + "\n"));
   }
@@ -193,13 +211,15 @@ absl::Status write_experiment(const ExperimentReport& report, const ExperimentRe
   }
   if (!report.html.empty()) {
     HtmlPage page(report.title);
-    if (!result.status.ok()) {
-      page.paragraph(str_cat("It ended early: ", std::string(result.status.message())));
-    }
-    page.table(facts);
+    if (!result.status.ok()) page.paragraph(early_end(result));
+    page.table(facts_table(report, result));
     page.chart(chart);
     page.heading("Runs");
-    page.table(runs);
+    page.table(table_of(report, result));
+    page.heading("Servers");
+    for (const auto& [name, command] : result.commands) {
+      page.paragraph(str_cat(name, ": ", command));
+    }
     page.heading("Environment");
     page.environment(environment());
     RAG_RETURN_IF_ERROR(write_report(report.html, page.html()));

@@ -30,10 +30,13 @@ struct ExperimentReport {
 //           "of_predicted","ceiling","round_ttft_ms":[…],"predicted":{"ttft_ms","ratio_vs"},
 //           "errors","client_delay_ms"}],
 //  "throughput_at_slo":{NAME:rps},"throughput_at_least":[NAME: it is a lower bound],
-//  "environment":{…}}
+//  "commands":{NAME: how it was started},"environment":{…}}
 nlohmann::ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result);
 
-// Prints the table and writes what the report asks for. The experiment's own failure, if it had
+// Machine, facts, how each contender was started, and the runs as a table.
+std::string to_text(const ExperimentReport& report, const ExperimentResult& result);
+
+// Prints the text and writes what the report asks for. The experiment's own failure, if it had
 // one, once that is done.
 absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result);
 

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "common/strings.h"
 #include "loadgen/experiment/experiment_report.h"
+#include "loadgen/report/text_table.h"
 #include "tests/fakes/fake_openai.h"
 
 namespace ragcache::loadgen {
@@ -17,6 +21,7 @@ using fakes::FakeStream;
 using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 using testing::UnorderedElementsAre;
 
 class ExperimentTest : public testing::Test {
@@ -371,6 +376,54 @@ TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {
   EXPECT_TRUE(run["round_ratio_vs"]["gpu-lru"].empty());
   EXPECT_TRUE(json["throughput_at_slo"]["ragcache"].is_number());
   EXPECT_TRUE(json["environment"].contains("commit"));
+}
+
+// Cells stand at least two blanks apart.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (size_t at = line.find_first_not_of(' '); at < line.size();) {
+    const size_t end = std::min(line.find("  ", at), line.size());
+    cells.push_back(line.substr(at, end - at));
+    at = line.find_first_not_of(' ', end);
+  }
+  return cells;
+}
+
+TEST_F(ExperimentTest, PrintsTheMachineTheServersAndAllFigures) {
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  ExperimentOptions one = options(0, 2);
+  one.rate_shares = {1};
+  const auto result = run_experiment(contenders, requests(2), one);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const ExperimentReport report{.title = "t", .ratios = {"slow"}};
+  const std::string text = to_text(report, *result);
+  EXPECT_THAT(text, StartsWith("t\ncommit: "));
+  EXPECT_THAT(text, HasSubstr("\nprocessor: "));
+  EXPECT_THAT(text, HasSubstr(str_cat("\nslow: ran already, at ", slow_.url(), "\n")));
+  const size_t table = text.find("\nmode ") + 1;
+  const size_t row = text.find('\n', table) + 1;
+  const std::vector<std::string> header = cells_of(text.substr(table, row - 1 - table));
+  const std::vector<std::string> cells = cells_of(text.substr(row, text.size() - 1 - row));
+  ASSERT_EQ(header.size(), cells.size()) << text;
+  std::map<std::string, std::string> figures;
+  for (size_t i = 0; i < header.size(); ++i) figures[header[i]] = cells[i];
+  const Summary& summary = result->runs[0].summary;
+  EXPECT_EQ(figures["sched µs p50/p99"], "12/12");
+  EXPECT_EQ(figures["answered/s"], fixed(summary.throughput_rps, 3));
+  EXPECT_EQ(figures["late ms p99"], fixed(summary.client_delay_ms.p99, 3));
+  EXPECT_EQ(figures["TPOT ms"], "–") << "answers have one token";
+}
+
+TEST_F(ExperimentTest, TellsHowServersWereStartedWithoutTheirKeys) {
+  Contender started = contender("slow", slow_);
+  started.command = {"serve it", "--api-key", "secret"};
+  started.environment = {{"PYTHONPATH", "packages"}};
+  ExperimentOptions none = options(0, 2);
+  none.rounds = 0;
+  const auto result = run_experiment({started}, requests(2), none);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto json = to_json(ExperimentReport{}, *result);
+  EXPECT_EQ(json["commands"]["slow"], "env PYTHONPATH=packages 'serve it' --api-key ...");
 }
 
 }  // namespace

@@ -145,7 +145,9 @@ class Compare(unittest.TestCase):
         self.assertIn("ragcache", report["throughput_at_slo"])
 
     def test_the_report_is_written_in_all_its_forms(self):
-        self.assertIn("ragcache", self.done.stdout)
+        self.assertIn("\nprocessor: ", self.done.stdout)
+        self.assertIn("sched µs p50/p99", self.done.stdout)
+        self.assertIn(" serve --model ", self.done.stdout)
         self.assertIn("<svg", self.html.read_text())
         self.assertTrue((self.plots / "ttft_zipf.svg").exists())
         self.assertEqual((self.plots / "ttft_zipf.png").read_bytes()[:4], b"\x89PNG")
