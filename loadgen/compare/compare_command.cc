@@ -43,15 +43,14 @@ absl::Status compare(const CompareCommand& command) {
     contender.learns = mode.cache.reuses;
     contenders.push_back(std::move(contender));
   }
-  RAG_ASSIGN_OR_RETURN(
-      const ExperimentResult result,
-      run_experiment(contenders, requests_of(bench->material(), command.experiment.top_k),
-                     bench->experiment(command.modes.front())));
   ExperimentReport report =
       bench->report(str_cat("RAGCache's modes on ", bench->material().workload.name));
   report.ratios = {"none", "gpu-lru"};
-  if (result.status.ok()) bench->done();
-  return write_experiment(report, result);
+  RAG_RETURN_IF_ERROR(run_and_report(contenders,
+                                     requests_of(bench->material(), command.experiment.top_k),
+                                     bench->experiment(command.modes.front()), report));
+  bench->done();
+  return absl::OkStatus();
 }
 
 }  // namespace ragcache::loadgen

@@ -82,25 +82,38 @@ class Experiment {
   }
 
   absl::StatusOr<ExperimentResult> run() {
-    RAG_RETURN_IF_ERROR(measure_capacity());
-    result_.status = run_rates();
-    if (result_.status.ok()) result_.status = failures_;
-    for (ExperimentRun& run : result_.runs) {
-      if (run.rounds.size() < options_.rounds) run.status.Update(result_.status);
-      auto& outcomes = outcomes_[{run.rate_share, run.contender}];
-      run.summary = summarize(LoadResult{std::move(outcomes), run.status}, 0);
+    if (absl::Status status = measure_capacity(); !status.ok()) {
+      if (absl::IsInvalidArgument(status)) return status;
+      return result(absl::Status(
+          status.code(), str_cat("what ", baseline_.name, " sustains: ", status.message())));
+    }
+    const absl::Status status = run_rates();
+    return result(status.ok() ? failures_ : status);
+  }
+
+ private:
+  // What has run; `status` says why there is no more.
+  ExperimentResult result(const absl::Status& status) const {
+    ExperimentResult made = result_;
+    made.status = status;
+    for (ExperimentRun& run : made.runs) {
+      if (run.rounds.size() < options_.rounds) run.status.Update(status);
+      LoadResult load;
+      load.status = run.status;
+      const auto outcomes = outcomes_.find({run.rate_share, run.contender});
+      if (outcomes != outcomes_.end()) load.outcomes = outcomes->second;
+      run.summary = summarize(load, 0);
       // Rounds begin at the same time, as it were; rates are those of one.
       const auto rounds = static_cast<double>(std::max<size_t>(1, run.rounds.size()));
       run.summary.throughput_rps /= rounds;
       run.summary.output_tokens_per_s /= rounds;
     }
-    if (options_.rounds == 0) return std::move(result_);
-    std::erase_if(result_.runs, [](const ExperimentRun& run) { return run.rounds.empty(); });
-    find_throughput_at_slo();
-    return std::move(result_);
+    if (options_.rounds == 0) return made;
+    std::erase_if(made.runs, [](const ExperimentRun& run) { return run.rounds.empty(); });
+    find_throughput_at_slo(made);
+    return made;
   }
 
- private:
   absl::Status measure_capacity() {
     result_.capacity_rps = options_.capacity_rps;
     if (result_.capacity_rps > 0) return absl::OkStatus();
@@ -152,6 +165,9 @@ class Experiment {
               !status.ok()) {
             return absl::Status(status.code(), str_cat(contenders_[turn].name, " at ", rate,
                                                        " requests/s: ", status.message()));
+          }
+          if (options_.on_run) {
+            RAG_RETURN_IF_ERROR(options_.on_run(result(absl::UnavailableError("it still runs"))));
           }
         }
       }
@@ -263,23 +279,23 @@ class Experiment {
     return run_load(contender.endpoint, timed, options);
   }
 
-  void find_throughput_at_slo() {
+  void find_throughput_at_slo(ExperimentResult& result) const {
     const auto reference =
-        std::find_if(result_.runs.begin(), result_.runs.end(),
+        std::find_if(result.runs.begin(), result.runs.end(),
                      [&](const ExperimentRun& run) { return run.contender == options_.baseline; });
-    if (reference == result_.runs.end() || !reference->whole()) return;
-    result_.slo_ttft_ms = options_.slo_factor * reference->summary.ttft_ms.mean;
+    if (reference == result.runs.end() || !reference->whole()) return;
+    result.slo_ttft_ms = options_.slo_factor * reference->summary.ttft_ms.mean;
     for (const Contender& contender : contenders_) {
       std::vector<std::pair<double, double>> points;  // rate, mean time to first token
-      for (const ExperimentRun& run : result_.runs) {
+      for (const ExperimentRun& run : result.runs) {
         if (run.contender != contender.name) continue;
         const bool answers_all = run.summary.answered == run.summary.requests;
         if (answers_all && !run.whole()) continue;  // too few rounds to say
         points.emplace_back(run.rate, answers_all ? run.summary.ttft_ms.mean : HUGE_VAL);
       }
       if (points.empty()) continue;
-      const double rps = highest_rate_within(*result_.slo_ttft_ms, points);
-      result_.throughput_at_slo[contender.name] = {rps, rps == points.back().first};
+      const double rps = highest_rate_within(*result.slo_ttft_ms, points);
+      result.throughput_at_slo[contender.name] = {rps, rps == points.back().first};
     }
   }
 

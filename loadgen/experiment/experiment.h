@@ -33,6 +33,8 @@ struct Contender {
   std::vector<double> predicted_prefill_seconds;
 };
 
+struct ExperimentResult;
+
 struct ExperimentOptions {
   uint64_t warm_up = 300;   // requests that are not counted, sent a few at a time
   uint64_t requests = 600;  // counted ones
@@ -49,6 +51,8 @@ struct ExperimentOptions {
   LoadOptions load;
   // Not OK once it is to end, with what it has; none: never.
   std::function<absl::Status()> interrupted;
+  // Called after each run with what there is; the experiment ends if it fails. May be none.
+  std::function<absl::Status(const ExperimentResult&)> on_run;
 };
 
 // What one contender did at one rate, in all rounds together.
@@ -71,7 +75,7 @@ struct ExperimentRun {
 };
 
 struct ExperimentResult {
-  double capacity_rps = 0;
+  double capacity_rps = 0;            // 0 if measuring it failed
   std::optional<double> slo_ttft_ms;  // none if the baseline's run at the lowest rate is not whole
   std::vector<ExperimentRun> runs;    // by rate, then as the contenders stand
   // The highest rate at which all is answered and the mean time to first token meets the objective,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/status.h"
 #include "common/strings.h"
@@ -19,6 +20,10 @@ using nlohmann::ordered_json;
 
 ordered_json or_null(std::optional<double> value) {
   return value.has_value() ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+std::optional<double> capacity_of(const ExperimentResult& result) {
+  return result.capacity_rps > 0 ? std::optional(result.capacity_rps) : std::nullopt;
 }
 
 ordered_json run_json(const ExperimentReport& report, const ExperimentResult& result,
@@ -135,7 +140,7 @@ Table table_of(const ExperimentReport& report, const ExperimentResult& result) {
 Table facts_table(const ExperimentReport& report, const ExperimentResult& result) {
   Table table{{"", ""}, {}};
   for (const auto& [name, value] : report.facts) table.rows.push_back({name, value});
-  table.rows.push_back({"capacity of the baseline, req/s", fixed(result.capacity_rps, 3)});
+  table.rows.push_back({"capacity of the baseline, req/s", fixed(capacity_of(result), 3)});
   if (result.slo_ttft_ms.has_value()) {
     table.rows.push_back({"objective, mean TTFT ms", fixed(result.slo_ttft_ms, 0)});
   }
@@ -166,11 +171,42 @@ std::string early_end(const ExperimentResult& result) {
   return str_cat("Not all was run or answered: ", result.status.message());
 }
 
+absl::Status write_json(const ExperimentReport& report, const ExperimentResult& result) {
+  return write_report(report.json, to_json(report, result).dump(2) + "\n");
+}
+
+absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result) {
+  if (report.json != "-") std::fputs(to_text(report, result).c_str(), stdout);
+  if (!report.json.empty()) {
+    RAG_RETURN_IF_ERROR(write_json(report, result));
+  }
+  const Chart chart = chart_of(report, result);
+  if (!report.plots.empty()) {
+    RAG_RETURN_IF_ERROR(write_chart(report.plots, "ttft_" + report.workload, chart));
+  }
+  if (!report.html.empty()) {
+    HtmlPage page(report.title);
+    if (!result.status.ok()) page.paragraph(early_end(result));
+    page.table(facts_table(report, result));
+    page.chart(chart);
+    page.heading("Runs");
+    page.table(table_of(report, result));
+    page.heading("Servers");
+    for (const auto& [name, command] : result.commands) {
+      page.paragraph(str_cat(name, ": ", command));
+    }
+    page.heading("Environment");
+    page.environment(environment());
+    RAG_RETURN_IF_ERROR(write_report(report.html, page.html()));
+  }
+  return result.status;
+}
+
 }  // namespace
 
 ordered_json to_json(const ExperimentReport& report, const ExperimentResult& result) {
   ordered_json json{{"workload", report.workload},
-                    {"capacity_rps", result.capacity_rps},
+                    {"capacity_rps", or_null(capacity_of(result))},
                     {"slo_ttft_ms", or_null(result.slo_ttft_ms)},
                     {"complete", result.status.ok()},
                     {"stopped_because", std::string(result.status.message())},
@@ -200,31 +236,17 @@ std::string to_text(const ExperimentReport& report, const ExperimentResult& resu
   return text + str_cat("\n", text_table(table_of(report, result)));
 }
 
-absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result) {
-  if (report.json != "-") std::fputs(to_text(report, result).c_str(), stdout);
-  if (!report.json.empty()) {
-    RAG_RETURN_IF_ERROR(write_report(report.json, to_json(report, result).dump(2) + "\n"));
+absl::Status run_and_report(const std::vector<Contender>& contenders,
+                            const std::vector<Request>& requests, ExperimentOptions options,
+                            const ExperimentReport& report) {
+  if (!report.json.empty() && report.json != "-") {
+    options.on_run = [&report](const ExperimentResult& so_far) {
+      return write_json(report, so_far);
+    };
   }
-  const Chart chart = chart_of(report, result);
-  if (!report.plots.empty()) {
-    RAG_RETURN_IF_ERROR(write_chart(report.plots, "ttft_" + report.workload, chart));
-  }
-  if (!report.html.empty()) {
-    HtmlPage page(report.title);
-    if (!result.status.ok()) page.paragraph(early_end(result));
-    page.table(facts_table(report, result));
-    page.chart(chart);
-    page.heading("Runs");
-    page.table(table_of(report, result));
-    page.heading("Servers");
-    for (const auto& [name, command] : result.commands) {
-      page.paragraph(str_cat(name, ": ", command));
-    }
-    page.heading("Environment");
-    page.environment(environment());
-    RAG_RETURN_IF_ERROR(write_report(report.html, page.html()));
-  }
-  return result.status;
+  RAG_ASSIGN_OR_RETURN(const ExperimentResult result,
+                       run_experiment(contenders, requests, options));
+  return write_experiment(report, result);
 }
 
 }  // namespace ragcache::loadgen

@@ -36,8 +36,11 @@ nlohmann::ordered_json to_json(const ExperimentReport& report, const ExperimentR
 // Machine, facts, how each contender was started, and the runs as a table.
 std::string to_text(const ExperimentReport& report, const ExperimentResult& result);
 
-// Prints the text and writes what the report asks for. The experiment's own failure, if it had
-// one, once that is done.
-absl::Status write_experiment(const ExperimentReport& report, const ExperimentResult& result);
+// Runs an experiment, then prints the text and writes what the report asks for; its JSON after each
+// run too, with what there is by then, for those who are killed. The experiment's own failure, if
+// it had one, once that is done.
+absl::Status run_and_report(const std::vector<Contender>& contenders,
+                            const std::vector<Request>& requests, ExperimentOptions options,
+                            const ExperimentReport& report);
 
 }  // namespace ragcache::loadgen

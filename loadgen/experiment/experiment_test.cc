@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -376,6 +378,58 @@ TEST_F(ExperimentTest, ReportsWithTheKeysThatOthersRead) {
   EXPECT_TRUE(run["round_ratio_vs"]["gpu-lru"].empty());
   EXPECT_TRUE(json["throughput_at_slo"]["ragcache"].is_number());
   EXPECT_TRUE(json["environment"].contains("commit"));
+}
+
+TEST_F(ExperimentTest, TellsWhatThereIsAfterEachRun) {
+  const std::vector<Contender> contenders{contender("slow", slow_), contender("quick", quick_)};
+  ExperimentOptions told = options(0, 2);
+  std::vector<ExperimentResult> results;
+  told.on_run = [&results](const ExperimentResult& so_far) -> absl::Status {
+    results.push_back(so_far);
+    return results.size() < 3 ? absl::OkStatus() : absl::ResourceExhaustedError("disk is full");
+  };
+  const auto result = run_experiment(contenders, requests(2), told);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(std::string(result->status.message()), "disk is full");
+  ASSERT_EQ(results.size(), 3u);
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_FALSE(results[i].status.ok());
+    ASSERT_EQ(results[i].runs.size(), i + 1);
+    for (const ExperimentRun& run : results[i].runs) EXPECT_TRUE(run.whole());
+  }
+  EXPECT_FALSE(results[0].ratio_vs(results[0].runs[0], "quick").has_value());
+  EXPECT_TRUE(results[1].ratio_vs(results[1].runs[0], "quick").has_value());
+}
+
+TEST_F(ExperimentTest, WritesItsJsonAfterEachRunAndAlsoIfTheBaselineFails) {
+  const std::string file = testing::TempDir() + "loadgen_experiment/compare.json";
+  std::filesystem::remove(file);
+  const auto written = [&file] {
+    std::ifstream stream(file);
+    return nlohmann::json::parse(stream);
+  };
+  const std::vector<Contender> contenders{contender("slow", slow_)};
+  ExperimentOptions twice = options(0, 2);
+  std::vector<size_t> runs;
+  twice.interrupted = [&]() -> absl::Status {  // before each run
+    if (!std::filesystem::exists(file)) return absl::OkStatus();
+    EXPECT_EQ(written()["complete"], false);
+    runs.push_back(written()["runs"].size());
+    return absl::OkStatus();
+  };
+  const ExperimentReport report{.title = "t", .json = file};
+  ASSERT_TRUE(run_and_report(contenders, requests(2), twice, report).ok());
+  EXPECT_THAT(runs, ElementsAre(1u));
+  EXPECT_EQ(written()["complete"], true);
+  EXPECT_EQ(written()["runs"].size(), 2u);
+
+  slow_.set_stream({.end = FakeStream::End::kStatus});
+  ExperimentOptions measured = options(0, 2);
+  measured.capacity_rps = 0;
+  EXPECT_FALSE(run_and_report(contenders, requests(2), measured, report).ok());
+  EXPECT_THAT(written()["stopped_because"].get<std::string>(), HasSubstr("what slow sustains: "));
+  EXPECT_TRUE(written()["capacity_rps"].is_null());
+  EXPECT_TRUE(written()["runs"].empty());
 }
 
 // Cells stand at least two blanks apart.

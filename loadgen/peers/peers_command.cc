@@ -179,9 +179,6 @@ absl::Status peers(const PeersCommand& command) {
     RAG_ASSIGN_OR_RETURN(Contender contender, engines.make(name));
     contenders.push_back(std::move(contender));
   }
-  RAG_ASSIGN_OR_RETURN(
-      const ExperimentResult result,
-      run_experiment(contenders, requests_of(bench->material()), bench->experiment(baseline)));
   ExperimentReport report =
       bench->report(str_cat("RAGCache beside other servers on ", bench->material().workload.name));
   report.kind = "engine";
@@ -189,8 +186,10 @@ absl::Status peers(const PeersCommand& command) {
   for (const std::string& name : command.engines) {
     if (name != kRagcache) report.ratios.push_back(name);
   }
-  if (result.status.ok()) bench->done();
-  return write_experiment(report, result);
+  RAG_RETURN_IF_ERROR(run_and_report(contenders, requests_of(bench->material()),
+                                     bench->experiment(baseline), report));
+  bench->done();
+  return absl::OkStatus();
 }
 
 }  // namespace ragcache::loadgen

@@ -3,13 +3,14 @@
 import http.server
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
-from server import BIN, DEADLINE_S, EMBEDDING_MODEL, MODEL, facts
+from server import BIN, DEADLINE_S, EMBEDDING_MODEL, MODEL, facts, wait_until
 
 LOADGEN = BIN.parent / "ragcache-loadgen"
 # Documents as long as answers are short: what is cached must show.
@@ -143,6 +144,34 @@ class Compare(unittest.TestCase):
         self.assertGreater(runs["ragcache"]["scheduling_us"]["p50"], 0)
         self.assertGreater(runs["ragcache"]["ratio_vs"]["none"], 0)
         self.assertIn("ragcache", report["throughput_at_slo"])
+
+    def test_an_interrupted_experiment_keeps_what_has_run(self):
+        report = self.path / "interrupted.json"
+        process = subprocess.Popen(
+            [str(part) for part in (
+                LOADGEN, "compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL,
+                *WORKLOAD, "--rates", "0.6,0.7", *self.options, "--json", report)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: report.exists() or process.poll() is not None, "the first run",
+                       10 * DEADLINE_S)
+            self.assertTrue(report.exists(), "it ended before")
+            so_far = json.loads(report.read_text())
+            self.assertFalse(so_far["complete"])
+            self.assertEqual(so_far["runs"][0]["errors"], {})
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+            process.wait()
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("ended by SIGINT", err)
+        self.assertIn("ended by SIGINT", out)
+        ended = json.loads(report.read_text())
+        self.assertFalse(ended["complete"])
+        self.assertIn("ended by SIGINT", ended["stopped_because"])
+        self.assertTrue(0 < len(ended["runs"]) < 9, ended["runs"])
+        self.assertTrue(ended["runs"][0]["complete"])
 
     def test_the_report_is_written_in_all_its_forms(self):
         self.assertIn("\nprocessor: ", self.done.stdout)
