@@ -32,7 +32,8 @@ struct ExperimentCommand {
   uint64_t capacity_requests = 24;
   uint32_t rounds = 3;
   double slo_factor = 5;
-  std::string profile;  // measured prefill times; empty: measured first
+  std::string
+      profile;  // measured prefill times, for servers and predictions; empty: measured first
   std::string json;
   std::string plots;
   std::string report;

@@ -36,7 +36,8 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
       ->check(CLI::Range(0, 1024));
   add("--ragcache", options.ragcache, "the program `ragcache`; default: beside this one");
   add("--profile", options.profile,
-      "prefill times to predict by, as a worker keeps them; default: measured first, for a minute");
+      "prefill times to predict by, and for the servers, as a worker keeps them; default: measured "
+      "first, for a minute");
   add("--work-dir", options.work_dir,
       "keep documents, measured prefill times and logs here; default: a temporary folder");
   add_workload_options(command, options.workload);

@@ -171,6 +171,11 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        std::to_string(threads_),
                        "--profile-after-s",
                        kNever};
+  // Without it the controller would weigh and choose by times that nobody measured.
+  if (!command_.profile.empty()) {
+    contender.command.push_back("--profile");
+    contender.command.push_back(command_.profile);
+  }
   contender.command.insert(contender.command.end(), flags.begin(), flags.end());
   contender.url = "http://" + listen;
   contender.ready_path = "/readyz";

@@ -119,8 +119,13 @@ class Compare(unittest.TestCase):
         cls.json = cls.path / "compare.json"
         cls.html = cls.path / "compare.html"
         cls.plots = cls.path / "plots"
-        cls.options = ["--work-dir", cls.path / "work", "--profile", write_profile(cls.path),
-                       "--device-share", "0.7"]
+        cls.profile = write_profile(cls.path)
+        cls.started = cls.path / "started"
+        program = cls.path / "ragcache"
+        program.write_text(f'#!/bin/sh\necho "$*" >> "{cls.started}"\nexec "{BIN}" "$@"\n')
+        program.chmod(0o755)
+        cls.options = ["--work-dir", cls.path / "work", "--profile", cls.profile,
+                       "--device-share", "0.7", "--ragcache", program]
         cls.done = experiment("compare", *cls.options, "--json", cls.json, "--report", cls.html,
                               "--plots", cls.plots)
 
@@ -172,6 +177,12 @@ class Compare(unittest.TestCase):
         self.assertIn("ended by SIGINT", ended["stopped_because"])
         self.assertTrue(0 < len(ended["runs"]) < 9, ended["runs"])
         self.assertTrue(ended["runs"][0]["complete"])
+
+    def test_servers_have_the_prefill_times_that_predict_them(self):
+        starts = self.started.read_text().splitlines()
+        self.assertGreater(len(starts), 3)
+        for start in starts:
+            self.assertIn(f"--profile {self.profile}", start)
 
     def test_the_report_is_written_in_all_its_forms(self):
         self.assertIn("\nprocessor: ", self.done.stdout)
