@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <span>
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
 #include "loadgen/experiment/server_process.h"
@@ -31,6 +32,8 @@ constexpr Duration kReadyTimeout = std::chrono::minutes(5);
 // Four times what the worker allows itself.
 constexpr Duration kProfileTimeout = std::chrono::minutes(4);
 constexpr const char* kNever = "86400";  // seconds
+// Above what a load has open: other servers queue all that come, and so do ours.
+constexpr const char* kUnlimited = "100000";
 constexpr const char* kShared = "/dev/shm";
 constexpr const char* kArenaPrefix = "ragcache-loadgen-";
 
@@ -170,7 +173,13 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        "--threads",
                        std::to_string(threads_),
                        "--profile-after-s",
-                       kNever};
+                       kNever,
+                       "--max-requests",
+                       kUnlimited,
+                       "--max-waiting",
+                       kUnlimited,
+                       "--max-top-k",
+                       std::to_string(kMaxRequestDocuments)};
   // Without it the controller would weigh and choose by times that nobody measured.
   if (!command_.profile.empty()) {
     contender.command.push_back("--profile");

@@ -184,6 +184,10 @@ class Compare(unittest.TestCase):
         for start in starts:
             self.assertIn(f"--profile {self.profile}", start)
 
+    def test_servers_queue_whatever_comes(self):
+        for start in self.started.read_text().splitlines():
+            self.assertIn("--max-requests 100000 --max-waiting 100000 --max-top-k 1000", start)
+
     def test_the_report_is_written_in_all_its_forms(self):
         self.assertIn("\nprocessor: ", self.done.stdout)
         self.assertIn("sched µs p50/p99", self.done.stdout)
