@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "loadgen/load/load.h"
 #include "loadgen/workload/arrivals.h"
 #include "loadgen/workload/workload.h"
 
@@ -31,6 +32,7 @@ struct ExperimentCommand {
   double capacity = 0;
   uint64_t capacity_requests = 24;
   uint32_t rounds = 3;
+  LoadOptions load;  // of warm-ups too
   double slo_factor = 5;
   std::string
       profile;  // measured prefill times, for servers and predictions; empty: measured first

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include "loadgen/experiment/experiment_command.h"
+#include "loadgen/run/load_options.h"
 #include "loadgen/run/workload_options.h"
 
 namespace ragcache::loadgen {
@@ -42,6 +43,7 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
       "keep documents, measured prefill times and logs here; default: a temporary folder");
   add_workload_options(command, options.workload);
   add_arrival_options(command, options.arrivals);
+  add_load_options(command, options.load);
   add("--json", options.json,
       "write the results here; -: to standard output, instead of the table");
   add("--plots", options.plots, "folder for charts, as SVG and PNG");

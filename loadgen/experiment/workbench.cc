@@ -34,6 +34,8 @@ constexpr Duration kProfileTimeout = std::chrono::minutes(4);
 constexpr const char* kNever = "86400";  // seconds
 // Above what a load has open: other servers queue all that come, and so do ours.
 constexpr const char* kUnlimited = "100000";
+// The most that --timeout can be: it is the load that gives an answer up.
+constexpr const char* kAnswerTimeoutMs = "86400000";
 constexpr const char* kShared = "/dev/shm";
 constexpr const char* kArenaPrefix = "ragcache-loadgen-";
 
@@ -179,7 +181,9 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        "--max-waiting",
                        kUnlimited,
                        "--max-top-k",
-                       std::to_string(kMaxRequestDocuments)};
+                       std::to_string(kMaxRequestDocuments),
+                       "--answer-timeout-ms",
+                       kAnswerTimeoutMs};
   // Without it the controller would weigh and choose by times that nobody measured.
   if (!command_.profile.empty()) {
     contender.command.push_back("--profile");
@@ -238,7 +242,8 @@ ExperimentOptions Workbench::experiment(const std::string& baseline) {
                             .capacity_rps = command_.capacity,
                             .capacity_requests = command_.capacity_requests,
                             .rounds = command_.rounds,
-                            .slo_factor = command_.slo_factor};
+                            .slo_factor = command_.slo_factor,
+                            .load = command_.load};
   Workload counted{.name = material_.workload.name, .has_times = material_.workload.has_times};
   counted.requests.assign(
       material_.workload.requests.begin() + static_cast<ptrdiff_t>(command_.warm_up),

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "loadgen/run/load_options.h"
 #include "loadgen/run/run_command.h"
 #include "loadgen/run/workload_options.h"
 
@@ -68,13 +69,7 @@ void add_run(CLI::App& cli, std::function<absl::Status()>& chosen) {
       ->check(CLI::Range(1e-3, 1e6))
       ->group("Arrivals");
   add_arrival_options(*command, options->arrivals);
-  add("--timeout", options->load.timeout_s, "seconds for a whole answer")
-      ->check(CLI::Range(0.001, 86'400.0));
-  add("--max-in-flight", options->load.max_in_flight,
-      "requests beyond these are not sent, and fail")
-      ->check(CLI::Range(1, 1 << 20));
-  add("--max-failures", options->load.max_failures_in_row,
-      "end after so many failures in a row; 0: never");
+  add_load_options(*command, options->load);
   add("--json", options->json,
       "write the results here; -: to standard output, instead of the table");
   add("--plots", options->plots, "folder for charts of latencies, as SVG and PNG");

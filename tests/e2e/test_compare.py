@@ -55,6 +55,18 @@ class Echo(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Silent(http.server.BaseHTTPRequestHandler):
+    """A peer that takes requests and never answers."""
+
+    let_go = threading.Event()
+
+    def do_POST(self):
+        self.let_go.wait(10 * DEADLINE_S)
+
+    def log_message(self, *_):
+        pass
+
+
 def write_profile(folder):
     profile = folder / "profile.json"
     profile.write_text(json.dumps({"cached_tokens": [0, 1000], "new_tokens": [1, 1000],
@@ -241,6 +253,17 @@ class Compare(unittest.TestCase):
         self.assertTrue(all(300 < len(prompt) < 700 for prompt in Echo.prompts))
         first = {tuple(prompt[:20]) for prompt in Echo.prompts}
         self.assertEqual(len(first), 1, "the system prompt comes first")
+
+    def test_a_peer_that_does_not_answer_is_given_up(self):
+        peer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+        threading.Thread(target=peer.serve_forever, daemon=True).start()
+        self.addCleanup(peer.server_close)
+        self.addCleanup(peer.shutdown)
+        self.addCleanup(Silent.let_go.set)
+        done = experiment("peers", *self.options, "--engines", "silent", "--url",
+                          f"silent=http://127.0.0.1:{peer.server_port}", "--timeout", "0.5",
+                          code=1)
+        self.assertIn("timeout: no whole answer within 0.5 s", done.stderr)
 
     def test_bad_options_are_named(self):
         for arguments, words in ((["--modes", "none,fast"], '--modes: has "fast"'),
