@@ -5,10 +5,11 @@ Prompts are token ids, answers streams of token ids; continuous batching and pre
 library's. It warms up before it says it is ready. Needs the PyPI package openvino-genai.
 
 Example:
-  loadgen/peers/openvino_server.py --model model.gguf --port 8000 --threads 2 --kv-gib 4
+  loadgen/peers/openvino_server.py --model model.gguf --port 8000 --threads 2 --kv-blocks 4096
 """
 
 import argparse
+import collections
 import http.server
 import itertools
 import json
@@ -23,6 +24,8 @@ import openvino
 import openvino_genai
 
 WARM_UP_TOKENS = (1500, 700, 40)
+WARM_UP_ANSWER = 2
+BLOCK_TOKENS = 32  # the library's on a CPU
 
 
 class Engine:
@@ -30,7 +33,8 @@ class Engine:
 
     An iteration holds Python's lock, so HTTP has a process of its own. Between iterations requests
     (number, ids, max_tokens) are taken from `pipe`, and (number, tokens) put there; tokens None: it
-    has ended.
+    has ended. The library holds to max_num_seqs only if it does not split prompts, so requests
+    beyond that wait here.
     """
 
     def __init__(self, options, pipe):
@@ -38,14 +42,20 @@ class Engine:
         scheduler.enable_prefix_caching = True
         scheduler.dynamic_split_fuse = True
         scheduler.max_num_batched_tokens = options.max_batch_tokens
-        scheduler.cache_size = options.kv_gib
+        scheduler.max_num_seqs = options.max_seqs
+        if options.kv_blocks:
+            scheduler.num_kv_blocks = options.kv_blocks
+        else:
+            scheduler.cache_size = options.kv_gib
         properties = {"INFERENCE_NUM_THREADS": options.threads}
         if options.kv_precision:
             properties["KV_CACHE_PRECISION"] = options.kv_precision
         self.pipeline = openvino_genai.ContinuousBatchingPipeline(
             options.model, scheduler_config=scheduler, device="CPU", properties=properties,
             tokenizer_properties={})
+        self.options = options
         self.pipe = pipe
+        self.waiting = collections.deque()
         self.running = {}
 
     def add(self, number, ids, max_tokens):
@@ -65,16 +75,20 @@ class Engine:
                 yield number, None
 
     def warm_up(self):
-        """Compiles what prompts of these lengths need."""
+        """Compiles what prompts of these lengths, or as long as there is room for, need."""
         for number, tokens in enumerate(WARM_UP_TOKENS):
-            self.add(number, list(range(1000, 1000 + tokens)), 2)
+            if self.options.kv_blocks:
+                tokens = min(tokens, self.options.kv_blocks * BLOCK_TOKENS - WARM_UP_ANSWER)
+            self.add(number, list(range(1000, 1000 + tokens)), WARM_UP_ANSWER)
             while self.running:
                 list(self.step())
 
     def serve(self):
         while True:
-            while self.pipe.poll() or not self.running:
-                self.add(*self.pipe.recv())
+            while self.pipe.poll() or not (self.running or self.waiting):
+                self.waiting.append(self.pipe.recv())
+            while self.waiting and len(self.running) < self.options.max_seqs:
+                self.add(*self.waiting.popleft())
             for told in self.step():
                 self.pipe.send(told)
 
@@ -171,8 +185,13 @@ def main():
     parser.add_argument("--model", required=True, help="GGUF file, or a folder in OpenVINO's format")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
-    parser.add_argument("--kv-gib", type=int, default=1, help="memory for keys and values")
+    parser.add_argument("--kv-blocks", type=int, default=0,
+                        help=f"memory for keys and values, in blocks of {BLOCK_TOKENS} tokens; "
+                        "0: by --kv-gib")
+    parser.add_argument("--kv-gib", type=int, default=1, help="memory for them without --kv-blocks")
     parser.add_argument("--kv-precision", default="", help="of them, e.g. f16; empty: the library's")
+    parser.add_argument("--max-seqs", type=int, default=16,
+                        help="requests computed at once; others wait")
     parser.add_argument("--max-batch-tokens", type=int, default=512, help="of one iteration")
     options = parser.parse_args()
     own, other = multiprocessing.Pipe()

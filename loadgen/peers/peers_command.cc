@@ -17,6 +17,11 @@ namespace {
 // As many requests as RAGCache runs at once.
 constexpr int kSlots = 16;
 
+// Of OpenVINO GenAI's cache on a CPU, which can be told how many of them and what numbers they
+// hold. By default it would be whole GiB of quantised bytes.
+constexpr uint64_t kOpenVinoBlockTokens = 32;
+constexpr const char* kOpenVinoPrecision = "f16";  // as RAGCache's
+
 constexpr const char* kRagcache = "ragcache";
 constexpr const char* kLlama = "llama.cpp";
 constexpr const char* kLlamaSlots = "llama.cpp-slots";
@@ -83,7 +88,8 @@ class Engines {
   std::string memory() const {
     return str_cat("ragcache: ", bench_.device_mib(), " and ", bench_.host_mib(),
                    " MiB; llama.cpp: a context of ", context_tokens(), " tokens and ",
-                   bench_.host_mib(), " MiB of prompt cache; openvino: ", whole_gib(), " GiB");
+                   bench_.host_mib(), " MiB of prompt cache; openvino: ", openvino_blocks(),
+                   " blocks of ", kOpenVinoBlockTokens, " tokens in ", kOpenVinoPrecision);
   }
 
  private:
@@ -128,10 +134,13 @@ class Engines {
 
   absl::StatusOr<Contender> openvino() const {
     RAG_ASSIGN_OR_RETURN(Contender contender, child(kOpenVino, "/health"));
-    contender.command = {
-        "python3",  command_.openvino_server,   "--model",   command_.experiment.model,
-        "--port",   port_of(contender),         "--threads", std::to_string(bench_.threads()),
-        "--kv-gib", std::to_string(whole_gib())};
+    contender.command = {"python3",        command_.openvino_server,
+                         "--model",        command_.experiment.model,
+                         "--port",         port_of(contender),
+                         "--threads",      std::to_string(bench_.threads()),
+                         "--max-seqs",     std::to_string(kSlots),
+                         "--kv-precision", kOpenVinoPrecision,
+                         "--kv-blocks",    std::to_string(openvino_blocks())};
     if (!command_.openvino_path.empty()) {
       contender.environment = {{"PYTHONPATH", command_.openvino_path}};
     }
@@ -153,8 +162,11 @@ class Engines {
   }
 
   uint64_t context_tokens() const { return bench_.tokens_in(bench_.device_mib()); }
-  // OpenVINO GenAI counts in whole ones; it gets no less than the others.
-  uint64_t whole_gib() const { return (bench_.device_mib() + bench_.host_mib() + 1023) / 1024; }
+  // For the bytes of both tiers; no block at all would mean no bound.
+  uint64_t openvino_blocks() const {
+    const uint64_t tokens = bench_.tokens_in(bench_.device_mib() + bench_.host_mib());
+    return std::max<uint64_t>(1, tokens / kOpenVinoBlockTokens);
+  }
 
   const PeersCommand& command_;
   const Workbench& bench_;

@@ -13,6 +13,9 @@ import unittest
 from server import BIN, DEADLINE_S, EMBEDDING_MODEL, MODEL, facts, wait_until
 
 LOADGEN = BIN.parent / "ragcache-loadgen"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# Of SmolLM2-135M in halves: keys and values of 30 layers with 3 heads of 64.
+KV_BYTES_PER_TOKEN = 2 * 30 * 3 * 64 * 2
 # Documents as long as answers are short: what is cached must show.
 WORKLOAD = ["--workload", "zipf", "--zipf-documents", "6", "--zipf-min-tokens", "150",
             "--zipf-max-tokens", "250", "--max-tokens", "2", "--top-k", "2", "--warm-up", "8",
@@ -253,6 +256,23 @@ class Compare(unittest.TestCase):
         self.assertTrue(all(300 < len(prompt) < 700 for prompt in Echo.prompts))
         first = {tuple(prompt[:20]) for prompt in Echo.prompts}
         self.assertEqual(len(first), 1, "the system prompt comes first")
+
+    def test_openvino_gets_the_bytes_of_both_tiers(self):
+        report = json.loads(experiment(
+            "peers", *self.options, "--engines", "openvino", "--openvino-server",
+            ROOT / "loadgen/peers/openvino_server.py", "--openvino-path",
+            ROOT / "tests/fakes/openvino", "--json", "-").stdout)
+        self.assertEqual([run["errors"] for run in report["runs"]], [{}])
+        log = (self.path / "work" / "openvino.log").read_text().splitlines()
+        made = json.loads(next(line for line in log if line.startswith("{")))
+        self.assertEqual(made["properties"]["KV_CACHE_PRECISION"], "f16")
+        self.assertEqual(made["scheduler"]["max_num_seqs"], 16)
+        blocks = made["scheduler"]["num_kv_blocks"]
+        mib = sum(int(report["facts"][f"{tier} tier, MiB"]) for tier in ("device", "host"))
+        self.assertLessEqual(blocks * 32 * KV_BYTES_PER_TOKEN, mib << 20)
+        self.assertGreater((blocks + 1) * 32 * KV_BYTES_PER_TOKEN, mib << 20)
+        self.assertIn(f"openvino: {blocks} blocks of 32 tokens in f16",
+                      report["facts"]["memory for KV"])
 
     def test_a_peer_that_does_not_answer_is_given_up(self):
         peer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
