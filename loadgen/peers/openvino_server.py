@@ -32,9 +32,9 @@ class Engine:
     """The pipeline, driven by this process's only thread.
 
     An iteration holds Python's lock, so HTTP has a process of its own. Between iterations requests
-    (number, ids, max_tokens) are taken from `pipe`, and (number, tokens) put there; tokens None: it
-    has ended. The library holds to max_num_seqs only if it does not split prompts, so requests
-    beyond that wait here.
+    (number, ids, max_tokens) are taken from `pipe`, and (number, tokens, error) put there; tokens
+    None: it has ended, well if there is no error. The library holds to max_num_seqs only if it does
+    not split prompts, so requests beyond that wait here.
     """
 
     def __init__(self, options, pipe):
@@ -64,15 +64,19 @@ class Engine:
         self.running[number] = self.pipeline.add_request(number, tensor, config)
 
     def step(self):
-        """One iteration; yields (number, tokens)."""
+        """One iteration; yields (number, tokens, error)."""
         self.pipeline.step()
         for number, handle in list(self.running.items()):
             while handle.can_read():
                 for output in handle.read().values():
-                    yield number, list(output.generated_ids)
-            if handle.get_status() != openvino_genai.GenerationStatus.RUNNING:
-                del self.running[number]
-                yield number, None
+                    yield number, list(output.generated_ids), None
+            status = handle.get_status()
+            if status == openvino_genai.GenerationStatus.RUNNING:
+                continue
+            del self.running[number]
+            # IGNORED is what it has no memory for.
+            finished = status == openvino_genai.GenerationStatus.FINISHED
+            yield number, None, None if finished else f"OpenVINO ended it: {status}"
 
     def warm_up(self):
         """Compiles what prompts of these lengths, or as long as there is room for, need."""
@@ -93,6 +97,10 @@ class Engine:
                 self.pipe.send(told)
 
 
+class Refused(Exception):
+    """A request that the engine did not answer to its end."""
+
+
 class Front:
     """HTTP's side of the pipe."""
 
@@ -104,20 +112,25 @@ class Front:
         threading.Thread(target=self.receive, daemon=True).start()
 
     def generate(self, ids, max_tokens):
-        """Yields the answer's token ids in lists as they come."""
+        """Yields the answer's token ids in lists as they come. May raise Refused, at its end."""
         with self.lock:
             number = next(self.numbers)
             answer = self.answers[number] = queue.Queue()
             self.pipe.send((number, ids, max_tokens))
-        while (tokens := answer.get()) is not None:
+        while True:
+            tokens, error = answer.get()
+            if tokens is None:
+                break
             yield tokens
         del self.answers[number]
+        if error is not None:
+            raise Refused(error)
 
     def receive(self):
         try:
             while True:
-                number, tokens = self.pipe.recv()
-                self.answers[number].put(tokens)
+                number, tokens, error = self.pipe.recv()
+                self.answers[number].put((tokens, error))
         except EOFError:
             os._exit(1)  # the engine is gone
 
@@ -144,6 +157,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        try:
+            self.stream(ids, max_tokens)
+        except Refused as refused:
+            self.event({"error": {"message": str(refused)}})
+        self.wfile.write(b"0\r\n\r\n")
+
+    def stream(self, ids, max_tokens):
         count = 0
         for tokens in self.server.front.generate(ids, max_tokens):
             count += len(tokens)
@@ -153,7 +173,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event({"choices": [], "usage": {"prompt_tokens": len(ids),
                                              "completion_tokens": count}})
         self.chunk(b"data: [DONE]\n\n")
-        self.wfile.write(b"0\r\n\r\n")
 
     def event(self, value):
         self.chunk(b"data: " + json.dumps(value).encode() + b"\n\n")

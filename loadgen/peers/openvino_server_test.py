@@ -99,9 +99,14 @@ class Requests(unittest.TestCase):
     def test_no_more_than_so_many_are_computed_at_once(self):
         engine, told = serve([(number, [1, 2], 3) for number in range(5)], max_seqs=2)
         self.assertEqual(engine.pipeline.most_at_once, 2)
-        self.assertEqual([number for number, tokens in told if tokens is None],
+        self.assertEqual([number for number, tokens, _ in told if tokens is None],
                          [0, 1, 2, 3, 4])
-        self.assertEqual(sum(len(tokens) for _, tokens in told if tokens is not None), 15)
+        self.assertEqual(sum(len(tokens) for _, tokens, _ in told if tokens is not None), 15)
+
+    def test_one_that_does_not_fit_ends_with_an_error(self):
+        _, told = serve([(0, [1] * 32, 1), (1, [1] * 31, 1)], kv_blocks=1)
+        self.assertEqual(told, [(0, None, "OpenVINO ended it: GenerationStatus.IGNORED"),
+                                (1, [openvino_genai.TOKEN], None), (1, None, None)])
 
 
 class Http(unittest.TestCase):
@@ -133,6 +138,10 @@ class Http(unittest.TestCase):
         self.assertEqual(json.loads(usage)["usage"],
                          {"prompt_tokens": 3, "completion_tokens": 2})
         self.assertEqual(done, "[DONE]")
+
+    def test_a_prompt_that_is_refused_is_no_answer(self):
+        self.assertEqual([json.loads(event) for event in self.events_of([1] * 33)], [
+            {"error": {"message": "OpenVINO ended it: GenerationStatus.IGNORED"}}])
 
 
 if __name__ == "__main__":
