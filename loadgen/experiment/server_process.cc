@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -170,6 +171,12 @@ std::string ServerProcess::log_end() const {
   whole << file.rdbuf();
   const std::string text = whole.str();
   return text.substr(text.size() - std::min(text.size(), kLogEndBytes));
+}
+
+std::string beside_this_program(const std::string& file) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (program.parent_path() / file).string();
 }
 
 absl::StatusOr<uint16_t> free_port() {

@@ -54,6 +54,9 @@ class ServerProcess {
   int pid_fd_;
 };
 
+// The path of that file in the folder of this process's own program.
+std::string beside_this_program(const std::string& file);
+
 // A port of this machine that nobody listens on now.
 absl::StatusOr<uint16_t> free_port();
 

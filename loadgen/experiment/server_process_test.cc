@@ -14,6 +14,11 @@ namespace {
 
 using testing::HasSubstr;
 
+TEST(BesideThisProgram, IsWhereTheProgramLies) {
+  EXPECT_TRUE(std::filesystem::exists(beside_this_program("loadgen_experiment_test")));
+  EXPECT_FALSE(std::filesystem::exists(beside_this_program("no such program")));
+}
+
 class ServerProcessTest : public testing::Test {
  protected:
   ServerProcessTest() {

@@ -39,11 +39,6 @@ constexpr const char* kAnswerTimeoutMs = "86400000";
 constexpr const char* kShared = "/dev/shm";
 constexpr const char* kArenaPrefix = "ragcache-loadgen-";
 
-std::string folder_of_this_program() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
-}
-
 // A tier for this share of a working set, in whole MiB.
 uint64_t tier_mib(double share, uint64_t tokens, uint64_t bytes_per_token) {
   return static_cast<uint64_t>(share * static_cast<double>(tokens * bytes_per_token)) >> 20;
@@ -136,8 +131,7 @@ Workbench::Workbench(const ExperimentCommand& command, Material material)
       host_mib_(
           tier_mib(command.host_share, material_.working_set_tokens, material_.kv_bytes_per_token)),
       threads_(command.threads > 0 ? command.threads : static_cast<uint32_t>(environment().cores)),
-      program_(command.ragcache.empty() ? folder_of_this_program() + "/ragcache"
-                                        : command.ragcache),
+      program_(command.ragcache.empty() ? beside_this_program("ragcache") : command.ragcache),
       arena_(str_cat(kShared, "/", kArenaPrefix, getpid(), ".arena")) {}
 
 Workbench::~Workbench() {

@@ -1,6 +1,7 @@
 #include "loadgen/peers/peers_command.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <utility>
 #include <variant>
@@ -66,6 +67,11 @@ absl::Status check_engine(const char* option, const std::string& name, const Url
   return absl::InvalidArgumentError(str_cat(option, ": has \"", name, "\", must be of ", kRagcache,
                                             ", ", kLlama, ", ", kLlamaSlots, ", ", kOpenVino,
                                             " and the names of --url"));
+}
+
+std::string openvino_script(const PeersCommand& command) {
+  return command.openvino_server.empty() ? beside_this_program("openvino_server.py")
+                                         : command.openvino_server;
 }
 
 class Engines {
@@ -134,7 +140,7 @@ class Engines {
 
   absl::StatusOr<Contender> openvino() const {
     RAG_ASSIGN_OR_RETURN(Contender contender, child(kOpenVino, "/health"));
-    contender.command = {"python3",        command_.openvino_server,
+    contender.command = {"python3",        openvino_script(command_),
                          "--model",        command_.experiment.model,
                          "--port",         port_of(contender),
                          "--threads",      std::to_string(bench_.threads()),
@@ -183,6 +189,12 @@ absl::Status peers(const PeersCommand& command) {
   }
   const std::string baseline = command.baseline.empty() ? command.engines.back() : command.baseline;
   RAG_RETURN_IF_ERROR(check_engine("--baseline", baseline, urls));
+  if (std::find(command.engines.begin(), command.engines.end(), kOpenVino) !=
+          command.engines.end() &&
+      !std::filesystem::exists(openvino_script(command))) {
+    return absl::InvalidArgumentError(
+        str_cat("--openvino-server: there is no ", openvino_script(command)));
+  }
   RAG_ASSIGN_OR_RETURN(const auto bench, Workbench::create(command.experiment));
   RAG_RETURN_IF_ERROR(bench->prepare());
   const Engines engines(command, *bench, urls);

@@ -20,7 +20,7 @@ struct PeersCommand {
   std::vector<std::string> engines{"ragcache", "llama.cpp"};
   std::string baseline;      // the engine whose capacity the rates are shares of; empty: the last
   std::string llama_server;  // the program; empty: in PATH
-  std::string openvino_server = "loadgen/peers/openvino_server.py";
+  std::string openvino_server;    // the script; empty: beside this program
   std::string openvino_path;      // folder of the Python package; empty: Python finds it itself
   std::vector<std::string> urls;  // NAME=URL of servers that run already
 };

@@ -30,7 +30,8 @@ void add_peers(CLI::App& cli, std::function<absl::Status()>& chosen) {
   add("--baseline", options->baseline,
       "the engine whose capacity the rates are shares of; default: the last one");
   add("--llama-server", options->llama_server, "llama.cpp's server; default: looked up in PATH");
-  add("--openvino-server", options->openvino_server, "the script that serves OpenVINO GenAI");
+  add("--openvino-server", options->openvino_server,
+      "the script that serves OpenVINO GenAI; default: openvino_server.py beside this program");
   add("--openvino-path", options->openvino_path,
       "folder of the package openvino-genai; default: where Python looks");
   add("--url", options->urls,

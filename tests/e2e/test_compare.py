@@ -259,8 +259,7 @@ class Compare(unittest.TestCase):
 
     def test_openvino_gets_the_bytes_of_both_tiers(self):
         report = json.loads(experiment(
-            "peers", *self.options, "--engines", "openvino", "--openvino-server",
-            ROOT / "loadgen/peers/openvino_server.py", "--openvino-path",
+            "peers", *self.options, "--engines", "openvino", "--openvino-path",
             ROOT / "tests/fakes/openvino", "--json", "-").stdout)
         self.assertEqual([run["errors"] for run in report["runs"]], [{}])
         log = (self.path / "work" / "openvino.log").read_text().splitlines()
@@ -293,6 +292,9 @@ class Compare(unittest.TestCase):
                 done = loadgen("compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL,
                                *WORKLOAD, *arguments, code=2)
                 self.assertIn(words, done.stderr)
+        done = experiment("peers", "--engines", "openvino", "--openvino-server", "/no/such.py",
+                          code=2)
+        self.assertIn("--openvino-server: there is no /no/such.py", done.stderr)
         done = experiment("compare", "--ragcache", "/no/such/program", code=1)
         self.assertIn("/no/such/program", done.stderr)
         # Tiers that cannot hold one prompt.
