@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
+#include <iterator>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -27,6 +28,7 @@ constexpr const char* kRagcache = "ragcache";
 constexpr const char* kLlama = "llama.cpp";
 constexpr const char* kLlamaSlots = "llama.cpp-slots";
 constexpr const char* kOpenVino = "openvino";
+constexpr const char* kOwnEngines[] = {kRagcache, kLlama, kLlamaSlots, kOpenVino};
 
 std::vector<Request> requests_of(const Material& material) {
   std::vector<Request> requests;
@@ -44,29 +46,31 @@ std::vector<Request> requests_of(const Material& material) {
   return requests;
 }
 
-using Urls = std::map<std::string, std::string>;  // by name
-
-absl::StatusOr<Urls> urls_of(const PeersCommand& command) {
-  Urls urls;
-  for (const std::string& argument : command.urls) {
-    const size_t equals = argument.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      return absl::InvalidArgumentError(
-          str_cat("--url: is \"", argument, "\", must be NAME=http://host:port"));
-    }
-    urls[argument.substr(0, equals)] = argument.substr(equals + 1);
-  }
-  return urls;
+bool contains(const auto& names, std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-absl::Status check_engine(const char* option, const std::string& name, const Urls& urls) {
-  for (const char* known : {kRagcache, kLlama, kLlamaSlots, kOpenVino}) {
-    if (name == known) return absl::OkStatus();
+// Those of --engines, then those of --url that are not among them.
+absl::StatusOr<std::vector<std::string>> engines_of(const PeersCommand& command,
+                                                    const std::vector<UrlPeer>& running) {
+  std::vector<std::string> known(std::begin(kOwnEngines), std::end(kOwnEngines));
+  std::vector<std::string> engines = command.engines;
+  for (const UrlPeer& peer : running) {
+    if (contains(kOwnEngines, peer.name)) {
+      return absl::InvalidArgumentError(
+          str_cat("--url: has \"", peer.name, "\", the name of an engine that is started"));
+    }
+    known.push_back(peer.name);
+    if (!contains(engines, peer.name)) engines.push_back(peer.name);
   }
-  if (urls.contains(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(str_cat(option, ": has \"", name, "\", must be of ", kRagcache,
-                                            ", ", kLlama, ", ", kLlamaSlots, ", ", kOpenVino,
-                                            " and the names of --url"));
+  for (const std::string& name : engines) {
+    if (contains(known, name)) continue;
+    std::string all = known.front();
+    for (size_t i = 1; i < known.size(); ++i) all += str_cat(", ", known[i]);
+    return absl::InvalidArgumentError(
+        str_cat("--engines: has \"", name, "\", must be of ", all, " and the names of --url"));
+  }
+  return engines;
 }
 
 std::string openvino_script(const PeersCommand& command) {
@@ -76,29 +80,45 @@ std::string openvino_script(const PeersCommand& command) {
 
 class Engines {
  public:
-  Engines(const PeersCommand& command, const Workbench& bench, Urls urls)
-      : command_(command), bench_(bench), urls_(std::move(urls)) {}
+  Engines(const PeersCommand& command, const Workbench& bench, const std::vector<UrlPeer>& running)
+      : command_(command), bench_(bench), running_(running) {}
 
-  // REQUIRES: check_engine() is OK.
+  // REQUIRES: the name is one of engines_of().
   absl::StatusOr<Contender> make(const std::string& name) const {
     if (name == kRagcache) return ragcache();
     if (name == kLlama || name == kLlamaSlots) return llama_cpp(name);
     if (name == kOpenVino) return openvino();
-    const std::string& url = urls_.at(name);
-    Contender contender{.name = name, .url = url};
-    contender.endpoint = {.url = url, .segments = false};
-    return contender;
+    const auto peer = std::find_if(running_.begin(), running_.end(),
+                                   [&name](const UrlPeer& each) { return each.name == name; });
+    return Contender{.name = name, .url = peer->endpoint.url, .endpoint = peer->endpoint};
   }
 
   // What each was given, in words.
-  std::string memory() const {
-    return str_cat("ragcache: ", bench_.device_mib(), " and ", bench_.host_mib(),
-                   " MiB; llama.cpp: a context of ", context_tokens(), " tokens and ",
-                   bench_.host_mib(), " MiB of prompt cache; openvino: ", openvino_blocks(),
-                   " blocks of ", kOpenVinoBlockTokens, " tokens in ", kOpenVinoPrecision);
+  std::string memory(const std::vector<std::string>& names) const {
+    std::string all;
+    for (const std::string& name : names) {
+      if (!all.empty()) all += "; ";
+      all += str_cat(name, ": ", memory(name));
+    }
+    return all;
   }
 
  private:
+  std::string memory(const std::string& name) const {
+    if (name == kRagcache) {
+      return str_cat(bench_.device_mib(), " and ", bench_.host_mib(), " MiB");
+    }
+    if (name == kLlama || name == kLlamaSlots) {
+      return str_cat("a context of ", context_tokens(), " tokens and ", bench_.host_mib(),
+                     " MiB of prompt cache");
+    }
+    if (name == kOpenVino) {
+      return str_cat(openvino_blocks(), " blocks of ", kOpenVinoBlockTokens, " tokens in ",
+                     kOpenVinoPrecision);
+    }
+    return "as it was started";
+  }
+
   absl::StatusOr<Contender> ragcache() const {
     RAG_ASSIGN_OR_RETURN(
         const Mode mode,
@@ -176,38 +196,37 @@ class Engines {
 
   const PeersCommand& command_;
   const Workbench& bench_;
-  const Urls urls_;
+  const std::vector<UrlPeer>& running_;
 };
 
 }  // namespace
 
 absl::Status peers(const PeersCommand& command) {
   if (command.engines.empty()) return absl::InvalidArgumentError("--engines: names none");
-  RAG_ASSIGN_OR_RETURN(const Urls urls, urls_of(command));
-  for (const std::string& name : command.engines) {
-    RAG_RETURN_IF_ERROR(check_engine("--engines", name, urls));
-  }
+  RAG_ASSIGN_OR_RETURN(const std::vector<UrlPeer> running, url_peers(command.url));
+  RAG_ASSIGN_OR_RETURN(const std::vector<std::string> names, engines_of(command, running));
   const std::string baseline = command.baseline.empty() ? command.engines.back() : command.baseline;
-  RAG_RETURN_IF_ERROR(check_engine("--baseline", baseline, urls));
-  if (std::find(command.engines.begin(), command.engines.end(), kOpenVino) !=
-          command.engines.end() &&
-      !std::filesystem::exists(openvino_script(command))) {
+  if (!contains(names, baseline)) {
+    return absl::InvalidArgumentError(
+        str_cat("--baseline: ", baseline, " is none of those compared"));
+  }
+  if (contains(names, kOpenVino) && !std::filesystem::exists(openvino_script(command))) {
     return absl::InvalidArgumentError(
         str_cat("--openvino-server: there is no ", openvino_script(command)));
   }
   RAG_ASSIGN_OR_RETURN(const auto bench, Workbench::create(command.experiment));
   RAG_RETURN_IF_ERROR(bench->prepare());
-  const Engines engines(command, *bench, urls);
+  const Engines engines(command, *bench, running);
   std::vector<Contender> contenders;
-  for (const std::string& name : command.engines) {
+  for (const std::string& name : names) {
     RAG_ASSIGN_OR_RETURN(Contender contender, engines.make(name));
     contenders.push_back(std::move(contender));
   }
   ExperimentReport report =
       bench->report(str_cat("RAGCache beside other servers on ", bench->material().workload.name));
   report.kind = "engine";
-  report.facts.emplace_back("memory for KV", engines.memory());
-  for (const std::string& name : command.engines) {
+  report.facts.emplace_back("memory for KV", engines.memory(names));
+  for (const std::string& name : names) {
     if (name != kRagcache) report.ratios.push_back(name);
   }
   RAG_RETURN_IF_ERROR(run_and_report(contenders, requests_of(bench->material()),

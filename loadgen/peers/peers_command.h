@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "loadgen/experiment/experiment_command.h"
+#include "loadgen/peers/url_peers.h"
 
 namespace CLI {
 class App;
@@ -17,12 +18,13 @@ namespace ragcache::loadgen {
 // prompts as token ids, at the same times, with as many bytes for KV.
 struct PeersCommand {
   ExperimentCommand experiment;
-  std::vector<std::string> engines{"ragcache", "llama.cpp"};
-  std::string baseline;      // the engine whose capacity the rates are shares of; empty: the last
-  std::string llama_server;  // the program; empty: in PATH
-  std::string openvino_server;    // the script; empty: beside this program
-  std::string openvino_path;      // folder of the Python package; empty: Python finds it itself
-  std::vector<std::string> urls;  // NAME=URL of servers that run already
+  std::vector<std::string> engines{"ragcache", "llama.cpp"};  // besides those of `url`
+  // The engine whose capacity the rates are shares of; empty: the last of `engines`.
+  std::string baseline;
+  std::string llama_server;     // the program; empty: in PATH
+  std::string openvino_server;  // the script; empty: beside this program
+  std::string openvino_path;    // folder of the Python package; empty: Python finds it itself
+  UrlPeerOptions url;
 };
 absl::Status peers(const PeersCommand& command);
 

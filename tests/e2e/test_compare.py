@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -22,16 +23,17 @@ WORKLOAD = ["--workload", "zipf", "--zipf-documents", "6", "--zipf-min-tokens", 
             "--requests", "10", "--rates", "0.5", "--rounds", "1", "--capacity-requests", "4"]
 
 
-def loadgen(*arguments, code=0):
+def loadgen(*arguments, code=0, environment=None):
     done = subprocess.run([str(part) for part in (LOADGEN, *arguments)], capture_output=True,
-                          text=True, timeout=10 * DEADLINE_S)
+                          text=True, timeout=10 * DEADLINE_S,
+                          env=os.environ | (environment or {}))
     assert done.returncode == code, f"{done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def experiment(command, *arguments, code=0):
+def experiment(command, *arguments, code=0, environment=None):
     return loadgen(command, "--model", MODEL, "--embedding-model", EMBEDDING_MODEL, *WORKLOAD,
-                   *arguments, code=code)
+                   *arguments, code=code, environment=environment)
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -39,10 +41,12 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     prompts = []
+    asked = set()  # for what, and with which key
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.prompts.append(body["prompt"])
+        self.asked.add((body["model"], body["ignore_eos"], self.headers["Authorization"]))
         events = [{"choices": [{"index": 0, "text": "x", "finish_reason": "length"}]},
                   {"choices": [], "usage": {"prompt_tokens": len(body["prompt"]),
                                             "completion_tokens": 1}}]
@@ -238,9 +242,10 @@ class Compare(unittest.TestCase):
         self.addCleanup(peer.server_close)
         self.addCleanup(peer.shutdown)
         report = json.loads(experiment(
-            "peers", *self.options, "--engines", "ragcache,echo", "--url",
-            f"echo=http://127.0.0.1:{peer.server_port}", "--baseline", "ragcache",
-            "--json", "-").stdout)
+            "peers", *self.options, "--engines", "ragcache", "--url",
+            f"echo=http://127.0.0.1:{peer.server_port}", "--url-model", "echo=some/model",
+            "--url-key-env", "echo=ECHO_KEY", "--json", "-", environment={"ECHO_KEY": "secret"}
+        ).stdout)
         runs = {run["engine"]: run for run in report["runs"]}
         self.assertEqual({run["requests"] for run in runs.values()}, {10})
         self.assertEqual([run["errors"] for run in runs.values()], [{}, {}])
@@ -251,6 +256,8 @@ class Compare(unittest.TestCase):
                        runs["echo"]["queue_ms"]["mean"], runs["echo"]["search_not_overlapped_ms"]):
             self.assertIsNone(figure)
         self.assertIsNone(runs["echo"]["token_hit_ratio"], "it does not say")
+        self.assertEqual(Echo.asked, {("some/model", True, "Bearer secret")})
+        self.assertIn("echo: as it was started", report["facts"]["memory for KV"])
         # Warm-up and counted requests; a prompt is its segments, one after another.
         self.assertEqual(len(Echo.prompts), 18)
         self.assertTrue(all(300 < len(prompt) < 700 for prompt in Echo.prompts))
@@ -292,6 +299,13 @@ class Compare(unittest.TestCase):
                 done = loadgen("compare", "--model", MODEL, "--embedding-model", EMBEDDING_MODEL,
                                *WORKLOAD, *arguments, code=2)
                 self.assertIn(words, done.stderr)
+        for arguments, words in (
+                (["--url", "llama.cpp=http://127.0.0.1:1"], '--url: has "llama.cpp"'),
+                (["--engines", "vllm"], '--engines: has "vllm"'),
+                (["--url-model", "vllm=m"], '--url-model: has "vllm"'),
+                (["--baseline", "openvino"], "--baseline: openvino is none")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, experiment("peers", *arguments, code=2).stderr)
         done = experiment("peers", "--engines", "openvino", "--openvino-server", "/no/such.py",
                           code=2)
         self.assertIn("--openvino-server: there is no /no/such.py", done.stderr)
