@@ -46,6 +46,7 @@ absl::StatusOr<Material> prepare_material(Workload workload, uint32_t top_k,
   material.kv_bytes_per_token =
       static_cast<uint64_t>(2 * config.n_layers * config.n_kv_heads * config.head_dim) *
       sizeof(uint16_t);
+  material.head_dim = static_cast<uint64_t>(config.head_dim);
 
   Sha256 digest;
   digest.update(files->fingerprint());

@@ -23,6 +23,7 @@ struct Material {
   uint32_t block_tokens = 16;
   uint64_t working_set_tokens = 0;  // of all distinct prefixes, in whole blocks
   uint64_t kv_bytes_per_token = 0;  // in halves
+  uint64_t head_dim = 0;            // numbers of a head's key, and of its value
   Digest digest{};                  // of the language model and the documents
 };
 

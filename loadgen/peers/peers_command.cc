@@ -19,16 +19,17 @@ namespace {
 // As many requests as RAGCache runs at once.
 constexpr int kSlots = 16;
 
-// Of OpenVINO GenAI's cache on a CPU, which can be told how many of them and what numbers they
-// hold. By default it would be whole GiB of quantised bytes.
+// OpenVINO GenAI's cache on a CPU is sized in blocks of so many tokens.
 constexpr uint64_t kOpenVinoBlockTokens = 32;
-constexpr const char* kOpenVinoPrecision = "f16";  // as RAGCache's
+// Bytes that each head's quantised key, and its value, has besides: a scale and a zero point.
+constexpr uint64_t kOpenVinoScaleBytes = 2 * sizeof(float);
 
 constexpr const char* kRagcache = "ragcache";
 constexpr const char* kLlama = "llama.cpp";
 constexpr const char* kLlamaSlots = "llama.cpp-slots";
 constexpr const char* kOpenVino = "openvino";
-constexpr const char* kOwnEngines[] = {kRagcache, kLlama, kLlamaSlots, kOpenVino};
+constexpr const char* kOpenVinoF16 = "openvino-f16";
+constexpr const char* kOwnEngines[] = {kRagcache, kLlama, kLlamaSlots, kOpenVino, kOpenVinoF16};
 
 std::vector<Request> requests_of(const Material& material) {
   std::vector<Request> requests;
@@ -44,6 +45,12 @@ std::vector<Request> requests_of(const Material& material) {
     }
   }
   return requests;
+}
+
+bool is_openvino(std::string_view name) { return name == kOpenVino || name == kOpenVinoF16; }
+// What its keys and values are: bytes by itself, halves as RAGCache's.
+const char* openvino_precision(std::string_view name) {
+  return name == kOpenVinoF16 ? "f16" : "u8";
 }
 
 bool contains(const auto& names, std::string_view name) {
@@ -87,7 +94,7 @@ class Engines {
   absl::StatusOr<Contender> make(const std::string& name) const {
     if (name == kRagcache) return ragcache();
     if (name == kLlama || name == kLlamaSlots) return llama_cpp(name);
-    if (name == kOpenVino) return openvino();
+    if (is_openvino(name)) return openvino(name);
     const auto peer = std::find_if(running_.begin(), running_.end(),
                                    [&name](const UrlPeer& each) { return each.name == name; });
     return Contender{.name = name, .url = peer->endpoint.url, .endpoint = peer->endpoint};
@@ -112,9 +119,9 @@ class Engines {
       return str_cat("a context of ", context_tokens(), " tokens and ", bench_.host_mib(),
                      " MiB of prompt cache");
     }
-    if (name == kOpenVino) {
-      return str_cat(openvino_blocks(), " blocks of ", kOpenVinoBlockTokens, " tokens in ",
-                     kOpenVinoPrecision);
+    if (is_openvino(name)) {
+      return str_cat(openvino_blocks(name), " blocks of ", kOpenVinoBlockTokens, " tokens in ",
+                     openvino_precision(name));
     }
     return "as it was started";
   }
@@ -158,15 +165,15 @@ class Engines {
     return contender;
   }
 
-  absl::StatusOr<Contender> openvino() const {
-    RAG_ASSIGN_OR_RETURN(Contender contender, child(kOpenVino, "/health"));
+  absl::StatusOr<Contender> openvino(const std::string& name) const {
+    RAG_ASSIGN_OR_RETURN(Contender contender, child(name, "/health"));
     contender.command = {"python3",        openvino_script(command_),
                          "--model",        command_.experiment.model,
                          "--port",         port_of(contender),
                          "--threads",      std::to_string(bench_.threads()),
                          "--max-seqs",     std::to_string(kSlots),
-                         "--kv-precision", kOpenVinoPrecision,
-                         "--kv-blocks",    std::to_string(openvino_blocks())};
+                         "--kv-precision", openvino_precision(name),
+                         "--kv-blocks",    std::to_string(openvino_blocks(name))};
     if (!command_.openvino_path.empty()) {
       contender.environment = {{"PYTHONPATH", command_.openvino_path}};
     }
@@ -189,8 +196,12 @@ class Engines {
 
   uint64_t context_tokens() const { return bench_.tokens_in(bench_.device_mib()); }
   // For the bytes of both tiers; no block at all would mean no bound.
-  uint64_t openvino_blocks() const {
-    const uint64_t tokens = bench_.tokens_in(bench_.device_mib() + bench_.host_mib());
+  uint64_t openvino_blocks(const std::string& name) const {
+    uint64_t tokens = bench_.tokens_in(bench_.device_mib() + bench_.host_mib());
+    if (name == kOpenVino) {
+      const uint64_t head_dim = bench_.material().head_dim;
+      tokens = tokens * sizeof(uint16_t) * head_dim / (head_dim + kOpenVinoScaleBytes);
+    }
     return std::max<uint64_t>(1, tokens / kOpenVinoBlockTokens);
   }
 
@@ -210,7 +221,8 @@ absl::Status peers(const PeersCommand& command) {
     return absl::InvalidArgumentError(
         str_cat("--baseline: ", baseline, " is none of those compared"));
   }
-  if (contains(names, kOpenVino) && !std::filesystem::exists(openvino_script(command))) {
+  if (std::any_of(names.begin(), names.end(), is_openvino) &&
+      !std::filesystem::exists(openvino_script(command))) {
     return absl::InvalidArgumentError(
         str_cat("--openvino-server: there is no ", openvino_script(command)));
   }

@@ -25,7 +25,8 @@ void add_peers(CLI::App& cli, std::function<absl::Status()>& chosen) {
     return command->add_option(name, value, text)->capture_default_str();
   };
   add("--engines", options->engines,
-      "ragcache, llama.cpp, llama.cpp-slots (its idle slots keep their KV), openvino; by commas; "
+      "ragcache, llama.cpp, llama.cpp-slots (its idle slots keep their KV), openvino, openvino-f16 "
+      "(its KV in halves); by commas; "
       "names of --url: where they stand, else they are the last")
       ->delimiter(',');
   add("--baseline", options->baseline,

@@ -266,19 +266,23 @@ class Compare(unittest.TestCase):
 
     def test_openvino_gets_the_bytes_of_both_tiers(self):
         report = json.loads(experiment(
-            "peers", *self.options, "--engines", "openvino", "--openvino-path",
+            "peers", *self.options, "--engines", "openvino,openvino-f16", "--openvino-path",
             ROOT / "tests/fakes/openvino", "--json", "-").stdout)
-        self.assertEqual([run["errors"] for run in report["runs"]], [{}])
-        log = (self.path / "work" / "openvino.log").read_text().splitlines()
-        made = json.loads(next(line for line in log if line.startswith("{")))
-        self.assertEqual(made["properties"]["KV_CACHE_PRECISION"], "f16")
-        self.assertEqual(made["scheduler"]["max_num_seqs"], 16)
-        blocks = made["scheduler"]["num_kv_blocks"]
+        self.assertEqual([run["errors"] for run in report["runs"]], [{}, {}])
         mib = sum(int(report["facts"][f"{tier} tier, MiB"]) for tier in ("device", "host"))
-        self.assertLessEqual(blocks * 32 * KV_BYTES_PER_TOKEN, mib << 20)
-        self.assertGreater((blocks + 1) * 32 * KV_BYTES_PER_TOKEN, mib << 20)
-        self.assertIn(f"openvino: {blocks} blocks of 32 tokens in f16",
-                      report["facts"]["memory for KV"])
+        # A head's 64 numbers as bytes have a scale and a zero point of four bytes besides.
+        for engine, precision, bytes_per_token in (
+                ("openvino", "u8", KV_BYTES_PER_TOKEN * 72 // 128),
+                ("openvino-f16", "f16", KV_BYTES_PER_TOKEN)):
+            log = (self.path / "work" / f"{engine}.log").read_text().splitlines()
+            made = json.loads(next(line for line in log if line.startswith("{")))
+            self.assertEqual(made["properties"]["KV_CACHE_PRECISION"], precision)
+            self.assertEqual(made["scheduler"]["max_num_seqs"], 16)
+            blocks = made["scheduler"]["num_kv_blocks"]
+            self.assertLessEqual(blocks * 32 * bytes_per_token, mib << 20)
+            self.assertGreater((blocks + 1) * 32 * bytes_per_token, mib << 20)
+            self.assertIn(f"{engine}: {blocks} blocks of 32 tokens in {precision}",
+                          report["facts"]["memory for KV"])
 
     def test_a_peer_that_does_not_answer_is_given_up(self):
         peer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
