@@ -47,6 +47,17 @@ std::vector<Request> requests_of(const Material& material) {
   return requests;
 }
 
+// Tokens of the longest request, its answer included.
+uint64_t longest_request(const Material& material) {
+  uint64_t longest = 0;
+  for (size_t i = 0; i < material.plans.size(); ++i) {
+    const uint64_t tokens =
+        material.plans[i]->prompt_tokens() + material.workload.requests[i].max_tokens;
+    longest = std::max(longest, tokens);
+  }
+  return longest;
+}
+
 bool is_openvino(std::string_view name) { return name == kOpenVino || name == kOpenVinoF16; }
 // What its keys and values are: bytes by itself, halves as RAGCache's.
 const char* openvino_precision(std::string_view name) {
@@ -116,8 +127,8 @@ class Engines {
       return str_cat(bench_.device_mib(), " and ", bench_.host_mib(), " MiB");
     }
     if (name == kLlama || name == kLlamaSlots) {
-      return str_cat("a context of ", context_tokens(), " tokens and ", bench_.host_mib(),
-                     " MiB of prompt cache");
+      return str_cat("a context of ", context_tokens(), " tokens for ", llama_slots(),
+                     " requests and ", bench_.host_mib(), " MiB of prompt cache");
     }
     if (is_openvino(name)) {
       return str_cat(openvino_blocks(name), " blocks of ", kOpenVinoBlockTokens, " tokens in ",
@@ -153,7 +164,7 @@ class Engines {
                          "-c",
                          std::to_string(context_tokens()),
                          "-np",
-                         std::to_string(kSlots),
+                         std::to_string(llama_slots()),
                          "--kv-unified",
                          "--cache-ram",
                          std::to_string(bench_.host_mib()),
@@ -195,6 +206,11 @@ class Engines {
   }
 
   uint64_t context_tokens() const { return bench_.tokens_in(bench_.device_mib()); }
+  // It fails requests that its context has no room for, where the others let them wait; so it gets
+  // no more of them at once than surely fit.
+  uint64_t llama_slots() const {
+    return std::clamp<uint64_t>(context_tokens() / longest_request(bench_.material()), 1, kSlots);
+  }
   // For the bytes of both tiers; no block at all would mean no bound.
   uint64_t openvino_blocks(const std::string& name) const {
     uint64_t tokens = bench_.tokens_in(bench_.device_mib() + bench_.host_mib());
