@@ -42,16 +42,15 @@ class NodeName {
   char short_[36];
 };
 
-// A node of the knowledge tree. The tree's own; outside of it to be read only.
-struct TreeNode {
+// A node of the knowledge tree. The tree's own; outside of it to be read only. In two lines of the
+// cache, the second for what is asked for less.
+struct alignas(64) TreeNode {
   SegmentId id;
   TreeNode* parent = nullptr;  // null for a root
-  NodeName name;               // empty for a root
   double priority = 0;         // of the device while it is there, else of the host
   uint32_t number = 0;         // of its place in the pool
   uint32_t tokens = 0;
   uint32_t blocks = 0;
-  uint32_t children = 0;
   uint32_t device_children = 0;  // pending or ready there
   uint32_t host_children = 0;    // pending or ready there
   uint32_t users = 0;
@@ -59,7 +58,11 @@ struct TreeNode {
   Residence device = Residence::kNone;
   Residence host = Residence::kNone;
   bool kept = false;  // by an operator: goes after all others
+  uint32_t children = 0;
+  NodeName name;  // empty for a root
 };
+
+static_assert(sizeof(TreeNode) == 128);
 
 // On the host alone and not in use; so is all below it, for what is above a node in use is in use.
 inline bool is_alone(const TreeNode& node) {

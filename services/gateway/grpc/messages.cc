@@ -2,7 +2,8 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <grpcpp/support/proto_buffer_writer.h>
 
 #include <map>
 #include <string>
@@ -63,8 +64,9 @@ absl::Status parse_message(const Bytes& bytes, google::protobuf::Message& messag
 
 Bytes to_bytes(const google::protobuf::Message& message) {
   Bytes bytes;
-  bool own_buffer;
-  grpc::SerializationTraits<google::protobuf::Message>::Serialize(message, &bytes, &own_buffer);
+  grpc::ProtoBufferWriter writer(&bytes, grpc::kProtoBufferWriterMaxBufferLength,
+                                 static_cast<int>(message.ByteSizeLong()));
+  message.SerializeToZeroCopyStream(&writer);
   return bytes;
 }
 
