@@ -38,6 +38,7 @@ class NodeHistory {
 
   // The node has left the cache. Nothing happens if it is not known, or had left before.
   void leave(const SegmentId& id) {
+    if (!queue_.empty()) slots_.prefetch(queue_.front().id);  // perhaps forgotten below
     auto it = slots_.find(id);
     if (it == slots_.end() || it->second.departure != 0) return;
     if (departed_limit_ == 0) {

@@ -147,6 +147,9 @@ std::vector<Move> KnowledgeTree::evict(uint32_t blocks) {
 }
 
 void KnowledgeTree::evict_from_device(Node& node, std::vector<Move>& moves) {
+  // Wanted below, and rarely in the CPU's caches: nobody has asked for them lately.
+  nodes_.prefetch(node.id);
+  __builtin_prefetch(node.parent);
   policy_.on_evict(Tier::kDevice, node.priority);
   const bool copied = is_there(node.host) || copy_to_host(node, Room::kCopies, moves);
   ++(copied ? evictions_.demoted : evictions_.freed);

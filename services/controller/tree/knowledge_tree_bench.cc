@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kNodes = 1'000'000;
 constexpr size_t kDocuments = 5;  // of a chain, under the root
 constexpr uint32_t kTokens = 200;
+constexpr size_t kFresh =
+    256;  // made at once: few enough to be in the cache, as a request's own are
 
 size_t allocated_bytes() {
   const struct mallinfo2 info = mallinfo2();
@@ -89,7 +91,7 @@ void insert_and_evict(benchmark::State& state, const std::string& policy, uint32
     if (next == fresh.size()) {
       state.PauseTiming();
       fresh.clear();
-      for (next = 0; fresh.size() < 4096;) fresh.push_back(tree.new_chain(1));
+      for (next = 0; fresh.size() < kFresh;) fresh.push_back(tree.new_chain(1));
       state.ResumeTiming();
     }
     tree.use(fresh[next++]);
