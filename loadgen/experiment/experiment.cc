@@ -269,6 +269,9 @@ class Experiment {
     for (Request& request : timed) request.ignore_eos = true;
     for (size_t i = 0; i < at.size(); ++i) timed[i].at = at[i];
     LoadOptions options = options_.load;
+    if (at.empty()) {  // as many at once as was chosen here; the limit is of open loops
+      options.max_in_flight = std::max(options.max_in_flight, static_cast<uint32_t>(timed.size()));
+    }
     std::optional<Progress> progress;
     if (!at.empty()) {
       progress.emplace("requests", timed.size());

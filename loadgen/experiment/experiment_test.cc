@@ -123,6 +123,7 @@ TEST_F(ExperimentTest, MeasuresWhatTheBaselineSustains) {
   ExperimentOptions measured = options(0, 8);
   measured.capacity_rps = 0;
   measured.capacity_requests = 8;
+  measured.load.max_in_flight = 4;  // of the open loop, not of the eight at once
   const auto result = run_experiment(contenders, requests(8), measured);
   ASSERT_TRUE(result.ok()) << result.status();
   // Eight at once, all of them answered after 100 ms or a little more.

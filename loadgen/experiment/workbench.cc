@@ -32,8 +32,10 @@ constexpr Duration kReadyTimeout = std::chrono::minutes(5);
 // Four times what the worker allows itself.
 constexpr Duration kProfileTimeout = std::chrono::minutes(4);
 constexpr const char* kNever = "86400";  // seconds
-// Above what a load has open: other servers queue all that come, and so do ours.
-constexpr const char* kUnlimited = "100000";
+// Other servers queue all that come, and so do ours.
+constexpr const char* kUnlimited = "1000000";
+// At least; more where a load may have more requests open.
+constexpr uint32_t kConnections = 8192;
 // The most that --timeout can be: it is the load that gives an answer up.
 constexpr const char* kAnswerTimeoutMs = "86400000";
 constexpr const char* kShared = "/dev/shm";
@@ -85,6 +87,10 @@ absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCom
     progress->show(done);
   };
   RAG_ASSIGN_OR_RETURN(Workload workload, read_workload(options));
+  if (command.arrivals.process == "recorded" && !workload.has_times) {
+    return absl::InvalidArgumentError(
+        str_cat("--arrivals: is recorded, but ", workload.name, " has no times"));
+  }
   if (workload.requests.size() < options.max_requests) {
     return absl::InvalidArgumentError(str_cat("--requests: the workload has ",
                                               workload.requests.size(),
@@ -176,6 +182,8 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        kUnlimited,
                        "--max-top-k",
                        std::to_string(kMaxRequestDocuments),
+                       "--max-connections",
+                       std::to_string(std::max(kConnections, command_.load.max_in_flight)),
                        "--answer-timeout-ms",
                        kAnswerTimeoutMs};
   // Without it the controller would weigh and choose by times that nobody measured.

@@ -37,8 +37,6 @@ class Workbench {
   // Ingests the documents, if a server is to have them, and has the engine measure its prefill
   // times, by a server that runs for no longer than that.
   absl::Status prepare();
-  // After prepare().
-  const controller::PrefillCost& prefill_cost() const { return *prefill_cost_; }
 
   // A `ragcache serve` on this folder, whose KV does not outlive it, with these options besides.
   absl::StatusOr<Contender> ragcache(const std::string& name,

@@ -131,7 +131,7 @@ class Front:
             while True:
                 number, tokens, error = self.pipe.recv()
                 self.answers[number].put((tokens, error))
-        except EOFError:
+        except (EOFError, OSError):
             os._exit(1)  # the engine is gone
 
 

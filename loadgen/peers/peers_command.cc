@@ -5,7 +5,6 @@
 #include <iterator>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "common/status.h"
 #include "common/strings.h"
@@ -34,15 +33,13 @@ constexpr const char* kOwnEngines[] = {kRagcache, kLlama, kLlamaSlots, kOpenVino
 std::vector<Request> requests_of(const Material& material) {
   std::vector<Request> requests;
   for (size_t i = 0; i < material.plans.size(); ++i) {
-    requests.push_back({.prompt = TokenPrompt{.segments = material.plans[i]->segment_tokens,
-                                              .tail = material.plans[i]->tail},
-                        .max_tokens = material.workload.requests[i].max_tokens});
-  }
-  for (size_t i = 0; i < requests.size(); ++i) {
-    std::vector<std::string>& ids = std::get<TokenPrompt>(requests[i].prompt).documents;
+    TokenPrompt prompt{.segments = material.plans[i]->segment_tokens,
+                       .tail = material.plans[i]->tail};
     for (const uint32_t place : material.documents[i]) {
-      ids.push_back(material.workload.documents[place].id);
+      prompt.documents.push_back(material.workload.documents[place].id);
     }
+    requests.push_back(
+        {.prompt = std::move(prompt), .max_tokens = material.workload.requests[i].max_tokens});
   }
   return requests;
 }
@@ -146,7 +143,6 @@ class Engines {
                                .host_tokens = bench_.tokens_in(bench_.host_mib())}));
     RAG_ASSIGN_OR_RETURN(Contender contender, bench_.ragcache("ragcache", mode.flags));
     RAG_ASSIGN_OR_RETURN(contender.predicted_prefill_seconds, bench_.predict(mode.cache));
-    contender.endpoint.extra = R"({"ignore_eos": true})";
     return contender;
   }
 

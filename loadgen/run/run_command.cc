@@ -111,7 +111,7 @@ absl::StatusOr<ArrivalOptions> arrivals_of(const RunCommand& command, const Work
   ArrivalOptions options = command.arrivals;
   if (options.process.empty()) options.process = workload.has_times ? "recorded" : "poisson";
   const bool recorded = options.process == "recorded";
-  if (recorded && command.rate) {
+  if (recorded && workload.has_times && command.rate) {
     return absl::InvalidArgumentError(
         str_cat("--rate: is of arrivals that are drawn, those of ", workload.name,
                 " are recorded: give --speedup instead, or --arrivals poisson or bursts with it"));
@@ -135,6 +135,10 @@ absl::Status run(const RunCommand& command) {
 
   EndpointOptions endpoint = command.endpoint;
   endpoint.segments = is_ragcache(command);
+  if (const double minutes = to_seconds(times.back()) / 60; minutes > 1) {
+    std::fprintf(stderr, "the load takes %.0f min%s\n", minutes,
+                 arriving.process == "recorded" ? "; --speedup shortens it" : "");
+  }
   LoadOptions load = command.load;
   Progress progress("requests ended", prompts.requests.size());
   load.on_progress = [&progress](uint64_t, uint64_t ended, uint64_t) { progress.show(ended); };

@@ -41,7 +41,8 @@ struct RunCommand {
   std::string report;
 };
 
-// How the command's requests arrive. INVALID_ARGUMENT if it has an option that does nothing there.
+// How the command's requests arrive. INVALID_ARGUMENT if it has a rate or speed-up that does
+// nothing there.
 absl::StatusOr<ArrivalOptions> arrivals_of(const RunCommand& command, const Workload& workload);
 
 // Writes its reports even of a load that ended early. A Status tells of that, or of requests that

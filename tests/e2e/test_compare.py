@@ -205,7 +205,7 @@ class Compare(unittest.TestCase):
 
     def test_servers_queue_whatever_comes(self):
         for start in self.started.read_text().splitlines():
-            self.assertIn("--max-requests 100000 --max-waiting 100000 --max-top-k 1000", start)
+            self.assertIn("--max-requests 1000000 --max-waiting 1000000 --max-top-k 1000", start)
 
     def test_the_report_is_written_in_all_its_forms(self):
         self.assertIn("\nprocessor: ", self.done.stdout)

@@ -16,9 +16,9 @@ constexpr Duration kInfoTimeout = std::chrono::seconds(2);
 
 // Who asks for an answer names `documents`, of which retrieval is asked as `ids`.
 absl::Status by_our_names(const absl::Status& status) {
-  constexpr std::string_view kTheirs = "ids[", kOurs = "documents[";
+  constexpr std::string_view kTheirs = "ids", kOurs = "documents";
   const std::string message(status.message());
-  if (!message.starts_with(kTheirs)) return status;
+  if (!message.starts_with("ids[") && !message.starts_with("ids:")) return status;
   return {status.code(), str_cat(kOurs, message.substr(kTheirs.size()))};
 }
 

@@ -64,10 +64,12 @@ class Candidates {
     for (size_t place = heap_.size(); place-- > kRoot;) sink(place);
   }
 
-  // Whether the order holds, for tests. O(n).
+  // Whether the order holds, and nodes are as they were when they came; for tests. O(n).
   bool ordered() const {
-    for (size_t place = kRoot + 1; place < heap_.size(); ++place) {
-      if (before(heap_[place], heap_[parent_of(place)])) return false;
+    for (size_t place = kRoot; place < heap_.size(); ++place) {
+      const Item& item = heap_[place];
+      if (item != item_of(pool_.at(item.number)) || places_[item.number] != place) return false;
+      if (place > kRoot && before(item, heap_[parent_of(place)])) return false;
     }
     return true;
   }
@@ -86,6 +88,7 @@ class Candidates {
     double priority = 0;
     uint32_t rank_and_id = 0;  // the rank in two bits, then those that the id begins with
     uint32_t number = 0;
+    bool operator==(const Item&) const = default;
   };
   static_assert(sizeof(Item) == 16);
 

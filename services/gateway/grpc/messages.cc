@@ -46,6 +46,8 @@ std::string path_of_bad_text(const UnknownFieldSet& fields, const Descriptor& ty
 }  // namespace
 
 absl::Status parse_message(const Bytes& bytes, google::protobuf::Message& message) {
+  // Not the same as an empty message: the client ended its side without one, or amid one.
+  if (!bytes.Valid()) return absl::InvalidArgumentError("the call has no message");
   Bytes parsed = bytes;  // the same slices: a reader wants them mutable
   {
     grpc::ProtoBufferReader reader(&parsed);

@@ -172,6 +172,13 @@ TEST_F(MessagesTest, SayWhenTheyAreNoProtobuf) {
               HasSubstr("ragcache_grpc_calls_total{code=\"INVALID_ARGUMENT\",method=\"Chat\"} 1"));
 }
 
+// What a client that breaks off leaves is no empty request: the cache stays as it is.
+TEST_F(MessagesTest, MustBeThere) {
+  start();
+  Upload nothing(*stub_, path_of("ClearCache"), {});
+  EXPECT_EQ(nothing.end().message(), "the call has no message");
+}
+
 // What an upload has sent before is kept, and the call does not end as if all had come.
 TEST_F(MessagesTest, EndAnUploadInWords) {
   start();

@@ -43,8 +43,7 @@ void Readiness::ask() {
 
 void Readiness::take_answer(const grpc::Status& status) {
   std::lock_guard lock(mutex_);
-  server_.set_serving(status.ok() &&
-                      !services_.not_ready_reason(question_->response).has_value());
+  server_.set_serving(status.ok() && !services_.not_ready_reason(question_->response).has_value());
   question_.reset();
   if (stopping_) {
     idle_.notify_all();

@@ -55,6 +55,7 @@ void UpsertForward::OnReadDone(bool ok) {
 
 absl::Status UpsertForward::take_message() {
   absl::Status status = parse_message(received_, request_);
+  received_.Clear();  // or a large message would lie here twice until the next one
   if (status.ok()) status = check_corpus("corpus", request_.corpus());
   if (!status.ok()) {
     request_.clear_items();
