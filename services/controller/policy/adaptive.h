@@ -41,6 +41,7 @@ class AdaptivePolicy : public EvictionPolicy {
   double priority(const SegmentId& id, uint32_t tokens, Tier tier) override;
   void on_leave(const SegmentId& id) override;
   void clear() override;
+  void prefetch(const SegmentId& id) const override { history_.prefetch(id); }
   double copy_worth(double priority) const override { return priority - kCopyDiscount; }
   bool admits_to_host(double worth, double victim) const override { return worth >= victim; }
   bool looks_ahead() const override { return true; }

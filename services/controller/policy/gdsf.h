@@ -28,6 +28,7 @@ class GdsfPolicy : public EvictionPolicy {
   double clock(Tier tier) const override { return clocks_.at(tier); }
   void on_leave(const SegmentId& id) override { frequency_.leave(id); }
   void clear() override { frequency_.clear(); }
+  void prefetch(const SegmentId& id) const override { frequency_.prefetch(id); }
 
  private:
   const PrefillSeconds prefill_seconds_;

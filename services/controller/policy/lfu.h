@@ -20,6 +20,7 @@ class LfuPolicy : public EvictionPolicy {
   }
   void on_leave(const SegmentId& id) override { frequency_.leave(id); }
   void clear() override { frequency_.clear(); }
+  void prefetch(const SegmentId& id) const override { frequency_.prefetch(id); }
 
  private:
   NodeHistory<uint64_t> frequency_;

@@ -21,6 +21,7 @@ class LruPolicy : public EvictionPolicy {
   }
   void on_leave(const SegmentId& id) override { last_.leave(id); }
   void clear() override { last_.clear(); }
+  void prefetch(const SegmentId& id) const override { last_.prefetch(id); }
 
  private:
   uint64_t accesses_ = 0;  // exact as a double up to 2^53

@@ -36,9 +36,11 @@ class NodeHistory {
     return it == slots_.end() ? nullptr : &it->second.entry;
   }
 
+  // The node will soon be asked for.
+  void prefetch(const SegmentId& id) const { slots_.prefetch(id); }
+
   // The node has left the cache. Nothing happens if it is not known, or had left before.
   void leave(const SegmentId& id) {
-    if (!queue_.empty()) slots_.prefetch(queue_.front().id);  // perhaps forgotten below
     auto it = slots_.find(id);
     if (it == slots_.end() || it->second.departure != 0) return;
     if (departed_limit_ == 0) {
@@ -51,6 +53,7 @@ class NodeHistory {
     if (queue_.size() > 2 * departed_limit_) {
       std::erase_if(queue_, [this](const Departure& each) { return !is_latest(each); });
     }
+    prefetch(queue_.front().id);  // forgotten next: nodes leave several at a time
   }
 
   void clear() {

@@ -31,6 +31,7 @@ class PgdsfPolicy : public EvictionPolicy {
   double clock(Tier tier) const override { return clocks_.at(tier); }
   void on_leave(const SegmentId& id) override { history_.leave(id); }
   void clear() override;
+  void prefetch(const SegmentId& id) const override { history_.prefetch(id); }
 
  private:
   struct Entry {

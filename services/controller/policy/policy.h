@@ -56,6 +56,8 @@ class EvictionPolicy {
   virtual void on_leave(const SegmentId& id) = 0;
   // Nothing was ever asked for.
   virtual void clear() = 0;
+  // The tree will soon tell of the node: what is known of it may be fetched from memory meanwhile.
+  virtual void prefetch(const SegmentId& /*id*/) const {}
 
   // What the host's copy of a node that the device has is worth, beside the priorities of nodes
   // that the host alone has. It saves something only if the device is lost; by default it goes

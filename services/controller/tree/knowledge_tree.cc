@@ -67,6 +67,10 @@ void KnowledgeTree::acquire(std::span<const SegmentSpec> chain,
                             const std::optional<RequestCost>& cost) {
   if (cost.has_value()) policy_.on_request();
   rescore_if_due();
+  for (const SegmentSpec& spec : chain) {
+    policy_.prefetch(spec.id);
+    nodes_.prefetch(spec.id);
+  }
   Node* parent = nullptr;
   for (const SegmentSpec& spec : chain) {
     Node* node = find(spec.id);
@@ -148,6 +152,7 @@ std::vector<Move> KnowledgeTree::evict(uint32_t blocks) {
 
 void KnowledgeTree::evict_from_device(Node& node, std::vector<Move>& moves) {
   // Wanted below, and rarely in the CPU's caches: nobody has asked for them lately.
+  policy_.prefetch(node.id);
   nodes_.prefetch(node.id);
   __builtin_prefetch(node.parent);
   policy_.on_evict(Tier::kDevice, node.priority);
