@@ -110,8 +110,7 @@ class Commands {
   }
 
   void add_status() {
-    CLI::App* command =
-        cli_.add_subcommand("status", "Is the service ready, and if not, why");
+    CLI::App* command = cli_.add_subcommand("status", "Is the service ready, and if not, why");
     command->footer("Examples:\n  ragcache status\n  ragcache status --json");
     add_common(command, server_, json_);
     command->callback([this] { run_ = [this] { return report(show_status(server_, json_)); }; });
