@@ -18,10 +18,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json or_null(std::optional<double> value) {
-  return value.has_value() ? ordered_json(*value) : ordered_json(nullptr);
-}
-
 std::optional<double> capacity_of(const ExperimentResult& result) {
   return result.capacity_rps > 0 ? std::optional(result.capacity_rps) : std::nullopt;
 }

@@ -91,12 +91,7 @@ absl::StatusOr<std::unique_ptr<Workbench>> Workbench::create(const ExperimentCom
     return absl::InvalidArgumentError(
         str_cat("--arrivals: is recorded, but ", workload.name, " has no times"));
   }
-  if (workload.requests.size() < options.max_requests) {
-    return absl::InvalidArgumentError(str_cat("--requests: the workload has ",
-                                              workload.requests.size(),
-                                              " requests, fewer than --warm-up ", command.warm_up,
-                                              " and --requests ", command.requests, " together"));
-  }
+  RAG_RETURN_IF_ERROR(check_size(workload, command.warm_up, command.requests));
   if (!workload.retrieval && workload.documents.empty()) {
     return absl::InvalidArgumentError(
         str_cat("--workload: ", workload.name,

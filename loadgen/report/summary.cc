@@ -23,10 +23,6 @@ void add(std::optional<uint64_t>& sum, std::optional<uint32_t> part) {
   if (part.has_value()) sum = sum.value_or(0) + *part;
 }
 
-Json or_null(std::optional<double> value) {
-  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-
 using Figure = std::pair<const char*, double Statistics::*>;
 constexpr Figure kMean{"mean", &Statistics::mean};
 constexpr Figure kP50{"p50", &Statistics::p50};
@@ -46,6 +42,10 @@ void add(std::vector<double>& samples, std::optional<double> sample) {
 }
 
 }  // namespace
+
+Json or_null(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
 
 std::optional<double> Summary::token_hit_ratio() const {
   return ratio(cached_tokens, prompt_tokens);

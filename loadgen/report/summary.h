@@ -59,4 +59,7 @@ Summary summarize(const LoadResult& result, size_t warm_up);
 //  and figures of no samples are null
 nlohmann::ordered_json to_json(const Summary& summary);
 
+// A figure of a report; null if it is not known, or not finite.
+nlohmann::ordered_json or_null(std::optional<double> value);
+
 }  // namespace ragcache::loadgen

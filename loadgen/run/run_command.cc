@@ -32,11 +32,8 @@ absl::StatusOr<Workload> read(const RunCommand& command) {
     progress->show(done);
   };
   RAG_ASSIGN_OR_RETURN(Workload workload, read_workload(options));
-  if (workload.requests.size() < options.max_requests) {
-    return absl::InvalidArgumentError(str_cat("--requests: the workload has ",
-                                              workload.requests.size(),
-                                              " requests, fewer than --warm-up ", command.warm_up,
-                                              " and --requests ", command.requests, " together"));
+  if (command.requests > 0) {
+    RAG_RETURN_IF_ERROR(check_size(workload, command.warm_up, command.requests));
   }
   if (workload.requests.size() <= command.warm_up) {
     return absl::InvalidArgumentError(str_cat("--warm-up: is ", command.warm_up,

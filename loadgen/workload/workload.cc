@@ -121,4 +121,11 @@ absl::StatusOr<Workload> read_workload(const WorkloadOptions& options) {
       str_cat("workload: is \"", options.name, "\", must be of ", names));
 }
 
+absl::Status check_size(const Workload& workload, uint64_t warm_up, uint64_t requests) {
+  if (workload.requests.size() >= warm_up + requests) return absl::OkStatus();
+  return absl::InvalidArgumentError(str_cat(
+      "--requests: the workload has ", workload.requests.size(), " requests, fewer than --warm-up ",
+      warm_up, " and --requests ", requests, " together"));
+}
+
 }  // namespace ragcache::loadgen

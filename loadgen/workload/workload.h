@@ -58,4 +58,7 @@ struct WorkloadOptions {
 // INVALID_ARGUMENT names file, line and field, or the option. REQUIRES: count_tokens.
 absl::StatusOr<Workload> read_workload(const WorkloadOptions& options);
 
+// INVALID_ARGUMENT if the workload has fewer requests than --warm-up and --requests together.
+absl::Status check_size(const Workload& workload, uint64_t warm_up, uint64_t requests);
+
 }  // namespace ragcache::loadgen
