@@ -122,8 +122,8 @@ class Retrieval(unittest.TestCase):
         self.assertEqual([len(documents) for documents in found], [2] * 12)
         self.assertEqual([documents[0]["id"] for documents in found],
                          [document["id"] for document in self.asked])
-        replay = json.loads(loadgen("policy", "--trace", trace, "--sizes", "1", "--device-share", "1", "--policies",
-                                    "lru", "--json", "-").stdout)
+        replay = json.loads(loadgen("policy", "--trace", trace, "--sizes", "1", "--device-share",
+                                    "1", "--policies", "lru", "--json", "-").stdout)
         # The second time that each is asked for, both of its documents are cached.
         self.assertGreaterEqual(replay["runs"][0]["token_hit_ratio"], 0.4)
 
