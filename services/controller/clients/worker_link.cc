@@ -31,14 +31,10 @@ class WorkerLink::Stream
   Stream(uint64_t connection, uint64_t epoch, Group group, ActorRef<WorkerLink> link)
       : connection_(connection), epoch_(epoch), group_(std::move(group)), link_(link) {}
 
-  // From here on write() may be called; nothing arrives before start().
-  void bind(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Stream> self) {
+  void start(worker::v1::WorkerService::Stub& stub, std::shared_ptr<Stream> self) {
     self_ = std::move(self);
     stub.async()->Execute(&context_, this);
     AddHold();  // write() is called from outside of reactions
-  }
-
-  void start() {
     StartRead(&event_);
     StartCall();
   }
@@ -197,13 +193,12 @@ void WorkerLink::handle(InfoArrived arrived, ActorContext&) {
   }
   const uint64_t connection = ++connections_;
   stream_ = std::make_shared<Stream>(connection, arrived.info.worker_epoch(), group_, self_);
-  stream_->bind(*stub_, stream_);
-  group_.send(WorkerConnected{connection, std::move(arrived.info),
-                              Address<worker::v1::ExecuteRequest>::of_functions(
-                                  [stream = stream_](worker::v1::ExecuteRequest command) {
-                                    stream->write(std::move(command));
-                                  })});
-  stream_->start();
+  auto commands = Address<worker::v1::ExecuteRequest>::of_functions(
+      [self = self_, connection](worker::v1::ExecuteRequest request) {
+        self.send(Command{connection, std::move(request)});
+      });
+  group_.send(WorkerConnected{connection, std::move(arrived.info), std::move(commands)});
+  stream_->start(*stub_, stream_);  // not before: its events follow WorkerConnected
 }
 
 // Not before: a worker that another controller has taken over refuses each new stream.
@@ -213,6 +208,11 @@ void WorkerLink::handle(StreamAccepted accepted, ActorContext&) {
   profile_pause_ = kFirstProfilePause;
   last_reason_.clear();
   self_.send(AskProfile{accepted.connection});
+}
+
+void WorkerLink::handle(Command command, ActorContext&) {
+  if (command.connection != connections_ || stream_ == nullptr) return;
+  stream_->write(std::move(command.request));
 }
 
 void WorkerLink::handle(AskProfile ask, ActorContext&) {

@@ -43,6 +43,14 @@ class WorkerLink {
   };
   void handle(StreamAccepted accepted, ActorContext& context);
 
+  // Written from here, not by the group: a write may serialise and go to the kernel at once, and
+  // the group's decisions wait for neither.
+  struct Command {
+    uint64_t connection;
+    worker::v1::ExecuteRequest request;
+  };
+  void handle(Command command, ActorContext& context);
+
   struct AskProfile {
     uint64_t connection;
   };
