@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "kernels/linear/linear_avx2.h"
+#include "kernels/linear/linear_versions.h"
 #include "kernels/simd/cpu.h"
 
 namespace ragcache::kernels {
@@ -11,8 +11,10 @@ namespace ragcache::kernels {
 void linear(const float* x, int64_t n_tokens, const PackedWeights& weights, float* y,
             ThreadPool& pool) {
   RAG_CHECK(x != nullptr && y != nullptr && n_tokens >= 0 && weights.out() > 0);
-  if (has_avx2()) {
-    linear_avx2(x, n_tokens, weights, y, pool);
+  if (has_avx512()) {
+    avx512::linear(x, n_tokens, weights, y, pool);
+  } else if (has_avx2()) {
+    avx2::linear(x, n_tokens, weights, y, pool);
   } else {
     linear_reference(x, n_tokens, weights, y);
   }

@@ -7,6 +7,7 @@
 #include <benchmark/benchmark.h>
 
 #include "kernels/linear/linear.h"
+#include "kernels/linear/linear_versions.h"
 
 namespace ragcache::kernels {
 namespace {
@@ -33,7 +34,9 @@ void count_flops(benchmark::State& state) {
       benchmark::Counter(flops * state.iterations(), benchmark::Counter::kIsRate);
 }
 
-void packed(benchmark::State& state, WeightFormat format) {
+using Linear = decltype(linear);
+
+void packed(benchmark::State& state, WeightFormat format, Linear* multiply = linear) {
   const int64_t n = state.range(0), in = state.range(1), out = state.range(2);
   ThreadPool pool(kThreads);
   // As many copies as do not fit the last level cache together: a model's weights come from memory.
@@ -51,12 +54,16 @@ void packed(benchmark::State& state, WeightFormat format) {
   at::Tensor y = at::empty({n, out});
   size_t next = 0;
   for (auto _ : state) {
-    linear(x.const_data_ptr<float>(), n, weights[next++ % weights.size()],
-           y.mutable_data_ptr<float>(), pool);
+    multiply(x.const_data_ptr<float>(), n, weights[next++ % weights.size()],
+             y.mutable_data_ptr<float>(), pool);
   }
   count_flops(state);
 }
 BENCHMARK_CAPTURE(packed, q4_1, WeightFormat::kQ4_1)->Apply(few_tokens)->Apply(many_tokens);
+// Where the processor has more: how much that is worth.
+BENCHMARK_CAPTURE(packed, q4_1_avx2, WeightFormat::kQ4_1, avx2::linear)
+    ->Apply(few_tokens)
+    ->Apply(many_tokens);
 BENCHMARK_CAPTURE(packed, q4_0, WeightFormat::kQ4_0)->Apply(few_tokens);
 BENCHMARK_CAPTURE(packed, q8_0, WeightFormat::kQ8_0)->Apply(few_tokens);
 BENCHMARK_CAPTURE(packed, f16, WeightFormat::kF16)->Apply(few_tokens);

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "kernels/half/half.h"
+#include "kernels/linear/linear_versions.h"
+#include "kernels/simd/cpu.h"
 #include "kernels/testing/guarded.h"
 
 namespace ragcache::kernels {
@@ -93,7 +95,7 @@ TEST(Linear, AgreesWithTheReferenceOverFormatsShapesAndTails) {
       for (int64_t out : {1, 8, 15, 16, 17, 200, 431}) {
         const StoredMatrix matrix(format, out, in, random);
         const PackedWeights weights = matrix.packed(format);
-        for (int64_t n_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 97, 200}) {
+        for (int64_t n_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13, 97, 200}) {
           SCOPED_TRACE(testing::Message() << kFormatNames[static_cast<int>(format)] << ", "
                                           << n_tokens << " tokens, " << in << " to " << out);
           Guarded x(n_tokens * in), y(n_tokens * out), expected(n_tokens * out);
@@ -112,6 +114,11 @@ TEST(Linear, AgreesWithTheReferenceOverFormatsShapesAndTails) {
           linear(x.data(), n_tokens, weights, y.data(), pool);
           expect_close(y, expected, tolerance);
           y.expect_intact("y");
+          if (has_avx512()) {
+            Guarded with_avx2(n_tokens * out);
+            avx2::linear(x.data(), n_tokens, weights, with_avx2.data(), pool);
+            expect_same_bits(y, with_avx2, "AVX2");
+          }
           if (n_tokens > 7) continue;
           linear_reference(x.data(), n_tokens, weights, y.data());
           expect_close(y, expected, tolerance);

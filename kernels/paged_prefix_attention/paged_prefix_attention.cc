@@ -5,7 +5,7 @@
 
 #include "common/check.h"
 #include "kernels/half/half.h"
-#include "kernels/paged_prefix_attention/paged_prefix_attention_avx2.h"
+#include "kernels/paged_prefix_attention/paged_prefix_attention_versions.h"
 #include "kernels/simd/cpu.h"
 
 namespace ragcache::kernels {
@@ -53,10 +53,8 @@ void paged_prefix_attention(const PagedPrefixAttention& args, const AttentionPla
   RAG_CHECK(args.queries != nullptr && args.kv != nullptr && args.y != nullptr);
   RAG_CHECK(args.layer >= 0 && args.layer < layout.n_layers);
   RAG_CHECK(layout.head_dim % 16 == 0 && args.query_stride >= plan.n_heads() * layout.head_dim);
-  if (has_avx2()) {
-    paged_prefix_attention_avx2(args, plan, scratch, pool);
-    return;
-  }
+  if (has_avx512()) return avx512::paged_prefix_attention(args, plan, scratch, pool);
+  if (has_avx2()) return avx2::paged_prefix_attention(args, plan, scratch, pool);
   const int64_t n_tokens = plan.batch().query_start.back();
   pool.run(n_tokens,
            [&](int64_t query, int) { paged_prefix_attention_reference(args, plan, query); });

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "kernels/half/half.h"
+#include "kernels/paged_prefix_attention/paged_prefix_attention_versions.h"
+#include "kernels/simd/cpu.h"
 #include "kernels/testing/guarded.h"
 
 namespace ragcache::kernels {
@@ -85,6 +87,10 @@ void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int6
   for (int64_t q = 0; q < n_tokens; ++q) paged_prefix_attention_reference(args, plan, q);
   expect_close(y, expected, 2e-5f);
   y.expect_intact("y");
+  if (!has_avx512()) return;
+  args.y = expected.data();
+  avx2::paged_prefix_attention(args, plan, scratch, pool);
+  expect_same_bits(y, expected, "AVX2");
 }
 
 TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {

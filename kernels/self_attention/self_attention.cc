@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "kernels/self_attention/self_attention_avx2.h"
+#include "kernels/self_attention/self_attention_versions.h"
 #include "kernels/simd/cpu.h"
 
 namespace ragcache::kernels {
@@ -13,8 +13,10 @@ void self_attention(const SelfAttention& args, SelfAttentionScratch& scratch, Th
   RAG_CHECK(args.query_key_value != nullptr && args.bias != nullptr && args.y != nullptr);
   RAG_CHECK(args.n_heads > 0 && args.head_dim > 0 && !args.begins.empty());
   RAG_CHECK(args.begins.front() == 0 && std::ranges::is_sorted(args.begins));
-  if (has_avx2()) {
-    self_attention_avx2(args, scratch, pool);
+  if (has_avx512()) {
+    avx512::self_attention(args, scratch, pool);
+  } else if (has_avx2()) {
+    avx2::self_attention(args, scratch, pool);
   } else {
     self_attention_reference(args);
   }

@@ -1,5 +1,7 @@
 #include "kernels/self_attention/self_attention.h"
 
+#include "kernels/self_attention/self_attention_versions.h"
+#include "kernels/simd/cpu.h"
 #include "kernels/testing/guarded.h"
 
 namespace ragcache::kernels {
@@ -33,6 +35,10 @@ TEST(SelfAttention, AgreesWithTheReferenceOverShapesAndLengths) {
       self_attention(args, scratch, pool);
       expect_close(y, expected, 1e-5f);
       y.expect_intact("y");
+      if (!has_avx512()) continue;
+      args.y = expected.data();
+      avx2::self_attention(args, scratch, pool);
+      expect_same_bits(y, expected, "AVX2");
     }
   }
 }

@@ -9,4 +9,12 @@ inline bool has_avx2() {
   return has;
 }
 
+// Whether it runs the AVX-512 versions of those that have one.
+inline bool has_avx512() {
+  static const bool has = has_avx2() && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return has;
+}
+
 }  // namespace ragcache::kernels

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -51,6 +52,15 @@ inline void expect_close(const Guarded& actual, const Guarded& expected, float t
   for (int64_t i = 0; i < actual.size(); ++i) {
     ASSERT_NEAR(actual[i], expected[i], tolerance * (1.0f + std::abs(expected[i])))
         << "at element " << i;
+  }
+}
+
+// `other`: what else computed them.
+inline void expect_same_bits(const Guarded& actual, const Guarded& expected, const char* other) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(actual[i]), std::bit_cast<uint32_t>(expected[i]))
+        << actual[i] << " at element " << i << ", with " << other << " " << expected[i];
   }
 }
 

@@ -1,0 +1,2 @@
+#define RAG_SIMD_AVX512
+#include "kernels/linear/linear_simd.h"

@@ -1,0 +1,2 @@
+#define RAG_SIMD_AVX512
+#include "kernels/paged_prefix_attention/paged_prefix_attention_simd.h"

@@ -1,0 +1,82 @@
+#pragma once
+
+// lanes.h for AVX2.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/half/half.h"
+#include "kernels/simd/avx2.h"
+
+#define RAG_SIMD_NAMESPACE avx2
+#define RAG_SIMD RAG_AVX2
+#define RAG_SIMD_INLINE RAG_AVX2_INLINE
+
+namespace ragcache::kernels::avx2 {
+
+// 12 of 16 registers hold sums, two the panel's values and one a row's.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTilePanels = 1;
+
+struct Lanes {
+  __m256 low, high;
+
+  RAG_SIMD_INLINE static Lanes zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  RAG_SIMD_INLINE static Lanes all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  RAG_SIMD_INLINE static Lanes load(const float* from) {
+    return {load_lanes(from), load_lanes(from + 8)};
+  }
+  RAG_SIMD_INLINE static Lanes load(const Half* from) {
+    return {load_lanes(from), load_lanes(from + 8)};
+  }
+  RAG_SIMD_INLINE static Lanes load(const int8_t* from) {
+    return {load_bytes(from), load_bytes(from + 8)};
+  }
+  // Bits 4 · i to 4 · i + 3 of each of 16 words.
+  RAG_SIMD_INLINE static Lanes nibbles(const uint32_t* words, int i) {
+    return {load_nibbles(words, i), load_nibbles(words + 8, i)};
+  }
+
+  RAG_SIMD_INLINE void store(float* to) const {
+    _mm256_storeu_ps(to, low);
+    _mm256_storeu_ps(to + 8, high);
+  }
+  // The first `count` only; count in [0, 16].
+  RAG_SIMD_INLINE void store_first(int64_t count, float* to) const {
+    _mm256_maskstore_ps(to, first_lanes(std::min<int64_t>(count, 8)), low);
+    _mm256_maskstore_ps(to + 8, first_lanes(std::max<int64_t>(count - 8, 0)), high);
+  }
+
+ private:
+  RAG_SIMD_INLINE static __m256 load_bytes(const int8_t* from) {
+    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight));
+  }
+  RAG_SIMD_INLINE static __m256 load_nibbles(const uint32_t* words, int i) {
+    const __m256i eight = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
+    return _mm256_cvtepi32_ps(
+        _mm256_and_si256(_mm256_srli_epi32(eight, 4 * i), _mm256_set1_epi32(15)));
+  }
+};
+
+RAG_SIMD_INLINE Lanes operator+(Lanes a, Lanes b) {
+  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+RAG_SIMD_INLINE Lanes operator-(Lanes a, Lanes b) {
+  return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+RAG_SIMD_INLINE Lanes operator*(Lanes a, Lanes b) {
+  return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+RAG_SIMD_INLINE Lanes max(Lanes a, Lanes b) {
+  return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+// a · b + c, rounded once.
+RAG_SIMD_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+RAG_SIMD_INLINE Lanes exp2(Lanes x) { return {exp2_lanes(x.low), exp2_lanes(x.high)}; }
+RAG_SIMD_INLINE float max_of(Lanes x) { return max_lanes(_mm256_max_ps(x.low, x.high)); }
+RAG_SIMD_INLINE float sum_of(Lanes x) { return sum_lanes(_mm256_add_ps(x.low, x.high)); }
+
+}  // namespace ragcache::kernels::avx2
