@@ -29,7 +29,7 @@ namespace {
 constexpr int64_t kPanel = PackedWeights::kPanel;
 // Up to so many tokens the weights are not worth a way through a buffer (linear_bench).
 constexpr int kFusedRows = 3;
-// Registers of a panel's 16 outputs times these are four.
+// Of one token, as many chains of multiply-adds as registers hold these panels' sums: four.
 constexpr int kFusedPanels = 2 * kTilePanels;
 constexpr int64_t kTaskRows = 192;
 constexpr int64_t kTaskPanels = 6;
@@ -42,7 +42,7 @@ struct alignas(64) Column {
   float outputs[kPanel];
 };
 
-// Fetches a block that is needed one panel (or pair of panels) later: the processor's own
+// Fetches a block that is needed one panel (or group of them) later: the processor's own
 // prefetching stops at every page.
 template <class Block>
 RAG_SIMD_INLINE void fetch(const uint8_t* block) {

@@ -11,8 +11,9 @@ namespace ragcache::kernels {
 namespace {
 
 constexpr int64_t kPanel = PackedWeights::kPanel;
-constexpr int64_t kQuantBlock = 32;  // inputs
+constexpr int64_t kQuantBlock = PackedWeights::kQuantBlock;
 constexpr int64_t kWordNibbles = 8;
+constexpr int64_t kWordBytes = 4;
 constexpr size_t kAlignment = 64;
 
 template <class T>
@@ -58,18 +59,26 @@ Geometry geometry(WeightFormat format) {
 void pack_nibbles(const uint8_t* stored, uint8_t* words, int64_t lane) {
   // A file's byte i has input i in its low nibble and input 16 + i in its high one.
   for (int64_t group = 0; group < kQuantBlock / kWordNibbles; ++group) {
-    uint32_t word = 0;
-    for (int64_t i = 0; i < kWordNibbles; ++i) {
+    const auto input = [&](int64_t i) -> uint8_t {
       const uint8_t byte = stored[group % 2 * kWordNibbles + i];
-      word |= static_cast<uint32_t>(group < 2 ? byte & 15 : byte >> 4) << (4 * i);
+      return group < 2 ? byte & 15 : byte >> 4;
+    };
+    uint8_t* word = words + (group * kPanel + lane) * kWordBytes;
+    for (int64_t i = 0; i < kWordBytes; ++i) {
+      word[i] = static_cast<uint8_t>(input(i) | input(i + kWordBytes) << 4);
     }
-    write(words + (group * kPanel + lane) * 4, word);
   }
 }
 
 float nibble(const uint8_t* words, int64_t lane, int64_t input) {
-  const auto word = read<uint32_t>(words + (input / kWordNibbles * kPanel + lane) * 4);
-  return static_cast<float>(word >> (4 * (input % kWordNibbles)) & 15);
+  const int64_t i = input % kWordNibbles;
+  const uint8_t byte = words[(input / kWordNibbles * kPanel + lane) * kWordBytes + i % kWordBytes];
+  return static_cast<float>(i < kWordBytes ? byte & 15 : byte >> 4);
+}
+
+// Where an output's byte for an input is.
+int64_t byte_place(int64_t lane, int64_t input) {
+  return (input / kWordBytes * kPanel + lane) * kWordBytes + input % kWordBytes;
 }
 
 }  // namespace
@@ -114,7 +123,7 @@ void PackedWeights::set_row(int64_t row, std::span<const uint8_t> stored) {
         write(to + lane * 2, read<uint16_t>(values));
         break;
       case WeightFormat::kQ8_0:
-        for (int64_t i = 0; i < kQuantBlock; ++i) to[i * kPanel + lane] = values[i];
+        for (int64_t i = 0; i < kQuantBlock; ++i) to[byte_place(lane, i)] = values[i];
         break;
       case WeightFormat::kQ4_0:
       case WeightFormat::kQ4_1:
@@ -133,9 +142,6 @@ void PackedWeights::get_row(int64_t row, std::span<float> values) const {
   const uint8_t* block = panel(row / kPanel);
   for (int64_t begin = 0; begin < in_; begin += shape.inputs, block += shape.block_bytes()) {
     const uint8_t* from = block + shape.header_bytes();
-    const auto half = [&](int64_t h) {
-      return from_half(read<uint16_t>(block + (h * kPanel + lane) * 2));
-    };
     float* to = values.data() + begin;
     switch (format_) {
       case WeightFormat::kF32:
@@ -145,22 +151,37 @@ void PackedWeights::get_row(int64_t row, std::span<float> values) const {
         *to = from_half(read<uint16_t>(from + lane * 2));
         break;
       case WeightFormat::kQ8_0:
-        for (int64_t i = 0; i < kQuantBlock; ++i) {
-          to[i] = half(0) * static_cast<float>(static_cast<int8_t>(from[i * kPanel + lane]));
-        }
-        break;
       case WeightFormat::kQ4_0:
+      case WeightFormat::kQ4_1: {
+        const StoredBlock stored = get_block(row, begin / kQuantBlock);
         for (int64_t i = 0; i < kQuantBlock; ++i) {
-          to[i] = half(0) * (nibble(from, lane, i) - 8.0f);
+          to[i] = stored.scale * stored.quants[i] + stored.minimum;
         }
         break;
-      case WeightFormat::kQ4_1:
-        for (int64_t i = 0; i < kQuantBlock; ++i) {
-          to[i] = half(0) * nibble(from, lane, i) + half(1);
-        }
-        break;
+      }
     }
   }
+}
+
+PackedWeights::StoredBlock PackedWeights::get_block(int64_t row, int64_t block) const {
+  RAG_CHECK(quantised() && row >= 0 && row < out_ && block >= 0 && block < in_ / kQuantBlock);
+  const Geometry shape = geometry(format_);
+  const int64_t lane = row % kPanel;
+  const uint8_t* from = panel(row / kPanel) + block * shape.block_bytes();
+  const auto half = [&](int64_t h) {
+    return from_half(read<uint16_t>(from + (h * kPanel + lane) * 2));
+  };
+  const uint8_t* values = from + shape.header_bytes();
+  StoredBlock stored{.scale = half(0), .minimum = 0, .quants = {}};
+  if (format_ == WeightFormat::kQ4_1) stored.minimum = half(1);
+  for (int64_t i = 0; i < kQuantBlock; ++i) {
+    if (format_ == WeightFormat::kQ8_0) {
+      stored.quants[i] = static_cast<int8_t>(values[byte_place(lane, i)]);
+    } else {
+      stored.quants[i] = nibble(values, lane, i) - (format_ == WeightFormat::kQ4_0 ? 8.0f : 0.0f);
+    }
+  }
+  return stored;
 }
 
 }  // namespace ragcache::kernels

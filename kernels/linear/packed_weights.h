@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,13 +18,24 @@ enum class WeightFormat { kF32, kF16, kQ8_0, kQ4_0, kQ4_1 };
 // the last one filled up with zeros. A panel is cut along the inputs into blocks:
 //   kF32   1 input:    [16] floats
 //   kF16   1 input:    [16] halves
-//   kQ8_0  32 inputs:  scales [16] halves; [32 inputs][16] bytes
-//   kQ4_0  32 inputs:  scales [16] halves; [4][16] words of 8 inputs' nibbles, first input lowest
+//   kQ8_0  32 inputs:  scales [16] halves; [8][16] words of 4 inputs' bytes, first input lowest
+//   kQ4_0  32 inputs:  scales [16] halves; [4][16] words of 8 inputs' nibbles: of the word's bytes,
+//                      lowest first, the low nibbles are inputs 0 to 3, the high ones 4 to 7
 //   kQ4_1  32 inputs:  scales [16], minima [16] halves; the same words
-// so that a vector register takes 8 outputs of one input. Movable; reading is thread safe.
+// so that a vector register takes 8 or 16 outputs of one input, or 4 inputs as bytes. Movable;
+// reading is thread safe.
 class PackedWeights {
  public:
   static constexpr int64_t kPanel = 16;
+  static constexpr int64_t kQuantBlock = 32;  // inputs
+
+  // One output's block of a quantised format: scale · quant + minimum, where kQ4_0's quants are
+  // already less 8 and only kQ4_1 has a minimum.
+  struct StoredBlock {
+    float scale;
+    float minimum;
+    std::array<float, kQuantBlock> quants;  // whole numbers
+  };
 
   PackedWeights() = default;
   // REQUIRES: `in` is a multiple of 32 if the format is quantised.
@@ -35,8 +47,11 @@ class PackedWeights {
   void set_row(int64_t row, std::span<const uint8_t> stored);
   // Reads output row `row` back: an embedding table tied to the head needs no second copy.
   void get_row(int64_t row, std::span<float> values) const;
+  // REQUIRES: the format is quantised.
+  StoredBlock get_block(int64_t row, int64_t block) const;
 
   WeightFormat format() const { return format_; }
+  bool quantised() const { return format_ != WeightFormat::kF32 && format_ != WeightFormat::kF16; }
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
   int64_t panels() const { return (out_ + kPanel - 1) / kPanel; }

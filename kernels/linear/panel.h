@@ -46,17 +46,17 @@ struct F16Block {
 
 struct Q8Block {
   static constexpr int64_t kBytes = 32 + 512;
-  static constexpr int64_t kGroups = 4;
-  static constexpr int kGroup = 8;
+  static constexpr int64_t kGroups = 8;
+  static constexpr int kGroup = 4;
 
-  const int8_t* values;
+  const uint32_t* words;
   Lanes scale;
 
   Q8Block() = default;
   RAG_SIMD_INLINE explicit Q8Block(const uint8_t* block)
-      : values(reinterpret_cast<const int8_t*>(block + 32)), scale(load_halves(block)) {}
+      : words(reinterpret_cast<const uint32_t*>(block + 32)), scale(load_halves(block)) {}
   RAG_SIMD_INLINE Lanes weights(int64_t group, int i) const {
-    return scale * Lanes::load(values + (group * kGroup + i) * 16);
+    return scale * Lanes::signed_bytes(words + group * 16, i);
   }
 };
 
@@ -76,7 +76,9 @@ struct Q4Block {
         scale(load_halves(block)),
         minimum(kHasMinimum ? load_halves(block + 32) : scale * Lanes::all(-8.0f)) {}
   RAG_SIMD_INLINE Lanes weights(int64_t group, int i) const {
-    return multiply_add(scale, Lanes::nibbles(words + group * 16, i), minimum);
+    // The low nibbles of a word's bytes come first.
+    const int nibble = i < 4 ? 2 * i : 2 * (i - 4) + 1;
+    return multiply_add(scale, Lanes::nibbles(words + group * 16, nibble), minimum);
   }
 };
 

@@ -10,34 +10,27 @@ constexpr int32_t kBlockTokens = KvLayout::kBlockTokens;
 // Rows (queries × heads of the group) of one task: enough that a tile of keys is used many times
 // while it is in the first-level cache, few enough that the scores stay in the second.
 constexpr int64_t kTaskRows = 48;
-constexpr int64_t kTasksPerThread = 4;
-// A part shorter than this costs more to merge than it saves.
-constexpr int64_t kMinPartTiles = 16;
+// Contexts are cut at multiples of this, counted from their beginning, whatever else is computed: a
+// query's sums are made in one order only. So short that a few queries over a long context occupy
+// many threads, so long that joining parts costs next to nothing.
+constexpr int64_t kPartTiles = 16;
 
 int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const KvLayout& layout,
-                             int threads)
+AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const KvLayout& layout)
     : query_start_(batch.query_start.begin(), batch.query_start.end()),
       context_start_(batch.context_start.begin(), batch.context_start.end()),
       slots_(batch.slots.begin(), batch.slots.end()),
       n_heads_(n_heads),
       layout_(layout) {
   RAG_CHECK(!batch.query_start.empty() && batch.query_start.size() == batch.context_start.size());
-  RAG_CHECK(layout.n_kv_heads > 0 && n_heads % layout.n_kv_heads == 0 && threads > 0);
+  RAG_CHECK(layout.n_kv_heads > 0 && n_heads % layout.n_kv_heads == 0);
   RAG_CHECK(batch.context_start.back() <= static_cast<int64_t>(batch.slots.size()));
   const int64_t group = n_heads / layout.n_kv_heads;
   const int64_t sequences = static_cast<int64_t>(batch.query_start.size()) - 1;
   const int64_t max_queries = std::max<int64_t>(1, kTaskRows / group);
-
-  int64_t pieces = 0;
-  for (int64_t s = 0; s < sequences; ++s) {
-    pieces += div_up(batch.query_start[s + 1] - batch.query_start[s], max_queries);
-  }
-  const int64_t wanted_parts =
-      div_up(kTasksPerThread * threads, std::max<int64_t>(1, pieces * layout.n_kv_heads));
 
   for (int64_t s = 0; s < sequences; ++s) {
     const int32_t context_begin = batch.context_start[s];
@@ -64,8 +57,7 @@ AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const
       const int32_t last_limit = context - queries + end;
       int32_t tile_end = static_cast<int32_t>(tiles_.size());
       while (tiles_[tile_end - 1].position >= last_limit) --tile_end;
-      const int64_t n_tiles = tile_end - first_tile;
-      const int64_t n_parts = std::clamp<int64_t>(n_tiles / kMinPartTiles, 1, wanted_parts);
+      const int64_t n_parts = div_up(tile_end - first_tile, kPartTiles);
       Task task{.query_begin = batch.query_start[s] + begin,
                 .query_end = batch.query_start[s] + end,
                 .first_query_limit = context - queries + begin + 1,
@@ -78,8 +70,8 @@ AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const
                              static_cast<int32_t>(parts_ + n_parts)});
         }
         for (int64_t part = 0; part < n_parts; ++part) {
-          task.tile_begin = first_tile + static_cast<int32_t>(n_tiles * part / n_parts);
-          task.tile_end = first_tile + static_cast<int32_t>(n_tiles * (part + 1) / n_parts);
+          task.tile_begin = first_tile + static_cast<int32_t>(part * kPartTiles);
+          task.tile_end = std::min(tile_end, task.tile_begin + static_cast<int32_t>(kPartTiles));
           if (n_parts > 1) task.part = static_cast<int32_t>(parts_++);
           tasks_.push_back(task);
         }

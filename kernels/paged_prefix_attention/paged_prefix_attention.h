@@ -26,7 +26,7 @@ class AttentionPlan {
  public:
   // REQUIRES: n_heads is a multiple of layout.n_kv_heads; every sequence has a query, and at least
   // as many context tokens as queries.
-  AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const KvLayout& layout, int threads);
+  AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const KvLayout& layout);
 
   // A run of neighbouring slots of one block.
   struct Tile {
@@ -93,7 +93,9 @@ struct PagedPrefixAttention {
 };
 
 // y = softmax(queries · keysᵀ / sqrt(head_dim)) · values, causal, query heads in equal groups over
-// the KV heads. Products and sums are in fp32 for either type of elements.
+// the KV heads. Products and sums are in fp32 for either type of elements. A query's result depends
+// on its context alone, to the last bit: not on which of its tokens are in this batch, nor on who
+// else is.
 // REQUIRES: head_dim is a multiple of 16.
 void paged_prefix_attention(const PagedPrefixAttention& args, const AttentionPlan& plan,
                             AttentionScratch& scratch, ThreadPool& pool);

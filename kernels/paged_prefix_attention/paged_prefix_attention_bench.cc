@@ -49,7 +49,7 @@ void paged(benchmark::State& state, KvType type) {
   at::Tensor y = at::empty_like(q);
   ThreadPool pool(kThreads);
   AttentionScratch scratch;
-  const AttentionPlan plan({query_start, context_start, slots}, kHeads, layout, kThreads);
+  const AttentionPlan plan({query_start, context_start, slots}, kHeads, layout);
   const PagedPrefixAttention args{q.const_data_ptr<float>(), kHeads * kHeadDim, kv.const_data_ptr(),
                                   0, y.mutable_data_ptr<float>()};
   for (auto _ : state) paged_prefix_attention(args, plan, scratch, pool);

@@ -29,6 +29,7 @@ namespace {
 using Tile = AttentionPlan::Tile;
 using Task = AttentionPlan::Task;
 
+constexpr int64_t kLanes = 16;
 constexpr int64_t kColumns = KvLayout::kBlockTokens;
 constexpr int64_t kChunkTiles = 4;
 constexpr int64_t kChunkColumns = kChunkTiles * kColumns;
@@ -182,7 +183,7 @@ class Attend {
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = args_.queries + (task.query_begin + r / group_) * args_.query_stride +
                           (task.kv_head * group_ + r % group_) * head_dim_;
-      for (int64_t d = 0; d < head_dim_; ++d) queries[r * head_dim_ + d] = from[d] * scale_;
+      scale_row(from, scale_, queries + r * head_dim_);
     }
     std::fill(result.output, result.output + rows * head_dim_, 0.0f);
     std::fill(result.maximum, result.maximum + rows, kMinusInfinity);
@@ -193,9 +194,8 @@ class Attend {
     }
     if (task.part >= 0) return;
     for (int64_t r = 0; r < rows; ++r) {
-      float* y = output_row(task.query_begin, task.kv_head, r);
-      const float inverse = 1.0f / result.sum[r];
-      for (int64_t d = 0; d < head_dim_; ++d) y[d] = result.output[r * head_dim_ + d] * inverse;
+      scale_row(result.output + r * head_dim_, 1.0f / result.sum[r],
+                output_row(task.query_begin, task.kv_head, r));
     }
   }
 
@@ -212,15 +212,29 @@ class Attend {
       float sum = 0.0f;
       for (int32_t part = merge.part_begin; part < merge.part_end; ++part) {
         const Rows from = rows_at(parts + part * stride, rows, head_dim_);
-        const float factor = std::exp2(from.maximum[r] - maximum);
-        sum += factor * from.sum[r];
-        for (int64_t d = 0; d < head_dim_; ++d) y[d] += factor * from.output[r * head_dim_ + d];
+        // Parts after the query hold nothing for it.
+        if (from.maximum[r] == kMinusInfinity) continue;
+        const float factor =
+            from.maximum[r] == maximum ? 1.0f : std::exp2(from.maximum[r] - maximum);
+        sum = std::fma(factor, from.sum[r], sum);
+        add_row(from.output + r * head_dim_, factor, y);
       }
-      for (int64_t d = 0; d < head_dim_; ++d) y[d] /= sum;
+      scale_row(y, 1.0f / sum, y);
     }
   }
 
  private:
+  RAG_SIMD void scale_row(const float* x, float factor, float* y) const {
+    for (int64_t d = 0; d < head_dim_; d += kLanes) {
+      (Lanes::load(x + d) * Lanes::all(factor)).store(y + d);
+    }
+  }
+  RAG_SIMD void add_row(const float* x, float factor, float* y) const {
+    for (int64_t d = 0; d < head_dim_; d += kLanes) {
+      multiply_add(Lanes::all(factor), Lanes::load(x + d), Lanes::load(y + d)).store(y + d);
+    }
+  }
+
   float* output_row(int64_t query_begin, int64_t kv_head, int64_t row) const {
     return args_.y +
            ((query_begin + row / group_) * plan_.n_heads() + kv_head * group_ + row % group_) *

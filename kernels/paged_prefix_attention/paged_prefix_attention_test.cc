@@ -79,7 +79,7 @@ void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int6
   if (type == KvType::kF16) stored = halves.data();
   Guarded y(n_tokens * n_heads * head_dim, 55.0f), expected = y;
   ThreadPool pool(threads);
-  const AttentionPlan plan(slots.batch(), n_heads, layout, threads);
+  const AttentionPlan plan(slots.batch(), n_heads, layout);
   PagedPrefixAttention args{queries.data(), stride, stored, 1, y.data()};
   AttentionScratch scratch;
   paged_prefix_attention(args, plan, scratch, pool);
@@ -121,15 +121,58 @@ TEST(PagedPrefixAttention, AgreesWhenALongContextIsSplitOverThreads) {
   }
 }
 
-TEST(AttentionPlan, SplitsFewQueriesOverALongContextAndNothingElse) {
+TEST(PagedPrefixAttention, GivesAQueryTheSameBitsHoweverItsPromptIsCutAndWhoeverIsBesideIt) {
+  std::mt19937 random(10);
+  constexpr int64_t kHeads = 6, kKvHeads = 2, kHeadDim = 32, kWidth = kHeads * kHeadDim;
+  const std::vector<int32_t> runs = {40, 300, 5, 700, 33};
+  const int32_t length = std::accumulate(runs.begin(), runs.end(), 0);
+  const Slots slots({{runs, length}}, random);
+  for (const KvType type : {KvType::kF32, KvType::kF16}) {
+    SCOPED_TRACE(type == KvType::kF16 ? "fp16" : "fp32");
+    const KvLayout layout{1, kKvHeads, kHeadDim, type};
+    Guarded kv(slots.blocks * layout.block_elements()), queries(length * kWidth);
+    fill_normal(kv, random);
+    fill_normal(queries, random);
+    std::vector<Half> halves;
+    for (int64_t i = 0; i < kv.size(); ++i) halves.push_back(to_half(kv[i]));
+    ThreadPool pool(3);
+    AttentionScratch scratch;
+    Guarded whole(length * kWidth), piece(length * kWidth);
+    PagedPrefixAttention args{queries.data(), kWidth, kv.data(), 0, whole.data()};
+    if (type == KvType::kF16) args.kv = halves.data();
+    paged_prefix_attention(args, AttentionPlan(slots.batch(), kHeads, layout), scratch, pool);
+    for (const int32_t step : {1, 7, 64, 500}) {
+      for (int32_t begin = 0; begin < length; begin += step == 1 ? 89 : step) {
+        const int32_t end = std::min(begin + step, length);
+        // The same queries twice, the second time as a neighbour of themselves.
+        const std::vector<int32_t> query_start{0, end - begin, 2 * (end - begin)};
+        const std::vector<int32_t> context_start{0, end, 2 * end};
+        std::vector<int32_t> context(slots.slots.begin(), slots.slots.begin() + end);
+        context.insert(context.end(), slots.slots.begin(), slots.slots.begin() + end);
+        const int64_t n = end - begin;
+        std::vector<float> twice(queries.data() + begin * kWidth, queries.data() + end * kWidth);
+        twice.insert(twice.end(), twice.begin(), twice.begin() + n * kWidth);
+        std::vector<float> y(2 * n * kWidth);
+        PagedPrefixAttention some{twice.data(), kWidth, args.kv, 0, y.data()};
+        paged_prefix_attention(some,
+                               AttentionPlan({query_start, context_start, context}, kHeads, layout),
+                               scratch, pool);
+        for (int64_t i = 0; i < 2 * n * kWidth; ++i) {
+          ASSERT_EQ(y[i], whole[begin * kWidth + i % (n * kWidth)])
+              << "queries " << begin << " to " << end << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionPlan, CutsContextsWhereTheyAreLongSoThatFewQueriesOccupyThreads) {
   std::mt19937 random(9);
   const KvLayout layout{1, 3, 64};
   const Slots decode({{{4000}, 1}}, random);
-  EXPECT_GE(AttentionPlan(decode.batch(), 9, layout, 2).tasks().size(), 8u);
-  const Slots prefill({{{1024}, 1024}}, random);
-  EXPECT_EQ(AttentionPlan(prefill.batch(), 9, layout, 2).merges().size(), 0u);
+  EXPECT_GE(AttentionPlan(decode.batch(), 9, layout).tasks().size(), 8u);
   const Slots brief({{{100}, 1}}, random);
-  EXPECT_EQ(AttentionPlan(brief.batch(), 9, layout, 2).merges().size(), 0u);
+  EXPECT_EQ(AttentionPlan(brief.batch(), 9, layout).merges().size(), 0u);
 }
 
 }  // namespace

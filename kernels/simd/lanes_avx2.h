@@ -29,12 +29,13 @@ struct Lanes {
   RAG_SIMD_INLINE static Lanes load(const Half* from) {
     return {load_lanes(from), load_lanes(from + 8)};
   }
-  RAG_SIMD_INLINE static Lanes load(const int8_t* from) {
-    return {load_bytes(from), load_bytes(from + 8)};
-  }
   // Bits 4 · i to 4 · i + 3 of each of 16 words.
   RAG_SIMD_INLINE static Lanes nibbles(const uint32_t* words, int i) {
     return {load_nibbles(words, i), load_nibbles(words + 8, i)};
+  }
+  // Byte i, lowest first, of each of 16 words, as a signed number.
+  RAG_SIMD_INLINE static Lanes signed_bytes(const uint32_t* words, int i) {
+    return {load_signed_bytes(words, i), load_signed_bytes(words + 8, i)};
   }
 
   RAG_SIMD_INLINE void store(float* to) const {
@@ -48,9 +49,9 @@ struct Lanes {
   }
 
  private:
-  RAG_SIMD_INLINE static __m256 load_bytes(const int8_t* from) {
-    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight));
+  RAG_SIMD_INLINE static __m256 load_signed_bytes(const uint32_t* words, int i) {
+    const __m256i eight = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(eight, 24 - 8 * i), 24));
   }
   RAG_SIMD_INLINE static __m256 load_nibbles(const uint32_t* words, int i) {
     const __m256i eight = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));

@@ -1,6 +1,6 @@
 #pragma once
 
-// lanes.h for AVX-512.
+// lanes.h for AVX-512 (kernels/simd/cpu.h tells which parts of it).
 
 #include <cstdint>
 
@@ -8,9 +8,9 @@
 #include "kernels/simd/avx2.h"
 
 #define RAG_SIMD_NAMESPACE avx512
-#define RAG_SIMD __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
-#define RAG_SIMD_INLINE \
-  __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"), always_inline)) inline
+#define RAG_AVX512_TARGET "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define RAG_SIMD __attribute__((target(RAG_AVX512_TARGET)))
+#define RAG_SIMD_INLINE __attribute__((target(RAG_AVX512_TARGET), always_inline)) inline
 
 namespace ragcache::kernels::avx512 {
 
@@ -28,13 +28,13 @@ struct Lanes {
   RAG_SIMD_INLINE static Lanes load(const Half* from) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
   }
-  RAG_SIMD_INLINE static Lanes load(const int8_t* from) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
-  }
   RAG_SIMD_INLINE static Lanes nibbles(const uint32_t* words, int i) {
     const __m512i shifted = _mm512_srli_epi32(_mm512_loadu_si512(words), 4 * i);
     return {_mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32(15)))};
+  }
+  RAG_SIMD_INLINE static Lanes signed_bytes(const uint32_t* words, int i) {
+    const __m512i highest = _mm512_slli_epi32(_mm512_loadu_si512(words), 24 - 8 * i);
+    return {_mm512_cvtepi32_ps(_mm512_srai_epi32(highest, 24))};
   }
 
   RAG_SIMD_INLINE void store(float* to) const { _mm512_storeu_ps(to, x); }

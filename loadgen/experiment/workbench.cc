@@ -169,6 +169,8 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        "exact",
                        "--threads",
                        std::to_string(threads_),
+                       "--activations",
+                       command_.activations,
                        "--profile-after-s",
                        kNever,
                        "--max-requests",
@@ -194,9 +196,10 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
   return contender;
 }
 
-// Another model, thread count or set of documents is another state.
+// Another model, thread count, arithmetic or set of documents is another state.
 std::string Workbench::state_dir() const {
-  return str_cat(folder_, "/state-", to_hex(std::span(material_.digest).first(4)), "-", threads_);
+  return str_cat(folder_, "/state-", to_hex(std::span(material_.digest).first(4)), "-", threads_,
+                 command_.activations == "fp32" ? "" : "-" + command_.activations);
 }
 
 absl::Status Workbench::prepare() {
@@ -283,6 +286,7 @@ ExperimentReport Workbench::report(const std::string& title) const {
   fact("seed", std::to_string(command_.workload.seed));
   fact("arrivals", command_.arrivals.process);
   fact("threads of each server", std::to_string(threads_));
+  fact("RAGCache's activations", command_.activations);
   fact("working set, tokens", std::to_string(material_.working_set_tokens));
   fact("device tier, MiB", std::to_string(device_mib_));
   fact("host tier, MiB", std::to_string(host_mib_));

@@ -60,7 +60,7 @@ absl::StatusOr<HostTier> start_host(const Config& config, const LlamaModel& mode
                      block_bytes, " bytes, which this model cannot work with; 0 is no host tier"));
   }
   const auto open = [&](const std::string& path) {
-    return HostArena::open(path, model.fingerprint(), layout, static_cast<uint32_t>(blocks));
+    return HostArena::open(path, model.kv_fingerprint(), layout, static_cast<uint32_t>(blocks));
   };
   const auto open_default = [&]() -> absl::StatusOr<HostArena> {
     auto in_memory = open(default_arena(config.state_dir));
@@ -114,7 +114,8 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   RAG_ASSIGN_OR_RETURN(LlamaWeights weights, load_llama_weights(*files, *parts->threads));
   parts->model = std::make_unique<LlamaModel>(
       std::move(weights), config.max_batch_tokens, *parts->threads,
-      config.kv_dtype == "fp32" ? kernels::KvType::kF32 : kernels::KvType::kF16);
+      config.kv_dtype == "fp32" ? kernels::KvType::kF32 : kernels::KvType::kF16,
+      config.activations == "int8" ? Activations::kInt8 : Activations::kF32);
 
   const kernels::KvLayout layout = parts->model->kv_layout();
   const uint64_t block_bytes = static_cast<uint64_t>(layout.block_bytes());
@@ -161,8 +162,9 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   const uint64_t pool_tokens = uint64_t{pool.total()} * kernels::KvLayout::kBlockTokens;
   parts->profiler = std::make_unique<Profiler>(
       profile,
-      ProfileKey{parts->model->fingerprint(),
-                 machine_name(threads, config.kv_dtype, config.max_batch_tokens)},
+      ProfileKey{
+          parts->model->fingerprint(),
+          machine_name(threads, config.kv_dtype, config.activations, config.max_batch_tokens)},
       static_cast<uint32_t>(std::min<uint64_t>(info.context_tokens(), pool_tokens)),
       [&at](uint32_t cached_tokens, uint32_t new_tokens, Profiler::Answer answer) {
         at.engine->time_prefill(cached_tokens, new_tokens, std::move(answer));

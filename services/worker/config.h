@@ -12,6 +12,7 @@ struct Config {
   uint32_t threads = 0;
   uint32_t kv_memory_mib = 1024;
   std::string kv_dtype = "fp16";
+  std::string activations = "fp32";
   uint32_t max_batch_tokens = 512;
   uint32_t max_iteration_ms = 200;
   bool deterministic = false;
@@ -39,6 +40,10 @@ inline void add_options(OptionTable& table, Config& config) {
   table.add("kv_dtype", &config.kv_dtype,
             {.choices = {"fp16", "fp32"},
              .doc = "what keys and values are kept in; fp16 takes half the memory"});
+  table.add("activations", &config.activations,
+            {.choices = {"fp32", "int8"},
+             .doc = "what weights that are stored quantised are multiplied with; int8 computes "
+                    "prompts sooner and is less exact, as in llama.cpp"});
   table.add("max_batch_tokens", &config.max_batch_tokens,
             {.unit = "tokens",
              .min = 1,

@@ -98,7 +98,7 @@ absl::StatusOr<PrefillCost> profile(BenchEngine& bench, const Options& options) 
   worker::Profiler profiler(
       options.profile,
       {bench.model.fingerprint(),
-       worker::machine_name(options.threads, "fp16", BenchEngine::kMaxBatchTokens)},
+       worker::machine_name(options.threads, "fp16", "fp32", BenchEngine::kMaxBatchTokens)},
       *std::max_element(options.prefixes.begin(), options.prefixes.end()) + kTail,
       [&bench](uint32_t cached, uint32_t fresh, const worker::Profiler::Answer& answer) {
         answer(bench.engine.time_prefill(cached, fresh));

@@ -57,13 +57,18 @@ def json_part(text):
     return "\n".join(lines[start:])
 
 
-def ragcache(model, threads):
+def ragcache(model, threads, activations="fp32"):
     result = json.loads(run([ROOT / "build/release/bin/services_worker_model_bench", model,
-                             "--threads", threads, "--runs", 1, "--json"]))
+                             "--threads", threads, "--activations", activations, "--runs", 1,
+                             "--json"]))
     rate = {case["name"]: case["tokens"] / case["seconds"][0] for case in result["cases"]}
     rates = {f"prefill {n}": rate[f"prefill of {n}"] for n in PROMPTS}
     return rates | {f"decode {n}": rate[f"decode at {DECODE_CONTEXT}, batch of {n}"]
                     for n in (1, BATCH)}
+
+
+def ragcache_int8(model, threads):
+    return ragcache(model, threads, "int8")
 
 
 def llama_cpp(model, threads):
@@ -196,7 +201,7 @@ def llama_server(model, threads):
             return over_http(LLAMA_PORT)
 
 
-ENGINES = {"ragcache": ragcache, "llama.cpp": llama_cpp, "openvino": openvino,
+ENGINES = {"ragcache": ragcache, "ragcache-int8": ragcache_int8, "llama.cpp": llama_cpp, "openvino": openvino,
            "ragcache-server": ragcache_server, "llama-server": llama_server}
 
 

@@ -53,11 +53,12 @@ void ForwardBatch::add(std::span<const uint32_t> new_tokens, std::span<const int
 }
 
 LlamaModel::LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::ThreadPool& pool,
-                       kernels::KvType kv_type)
+                       kernels::KvType kv_type, Activations activations)
     : weights_(std::move(weights)),
       max_tokens_(max_tokens),
       pool_(pool),
       kv_type_(kv_type),
+      activations_(activations),
       rope_(config().context_tokens, config().head_dim, config().rope_base, config().rope_factors),
       residual_(max_tokens * config().width),
       delta_(max_tokens * config().width),
@@ -70,6 +71,11 @@ LlamaModel::LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::Thread
 
 kernels::KvLayout LlamaModel::kv_layout() const {
   return {config().n_layers, config().n_kv_heads, config().head_dim, kv_type_};
+}
+
+Digest LlamaModel::kv_fingerprint() const {
+  if (activations_ == Activations::kF32) return fingerprint();
+  return Sha256().update(fingerprint()).update("int8 activations").finish();
 }
 
 std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv,
@@ -90,9 +96,9 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv,
     last_context_start.push_back(static_cast<int32_t>(last_slots.size()));
   }
   const kernels::AttentionPlan plan({batch.query_start, batch.context_start, batch.context_slots},
-                                    c.n_heads, kv_layout(), pool_.threads());
+                                    c.n_heads, kv_layout());
   const kernels::AttentionPlan last_plan({last_query_start, last_context_start, last_slots},
-                                         c.n_heads, kv_layout(), pool_.threads());
+                                         c.n_heads, kv_layout());
 
   pool_.run(n_tokens, [&](int64_t t, int) {
     RAG_CHECK(batch.tokens[t] < static_cast<uint64_t>(c.vocabulary));
@@ -104,7 +110,7 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv,
     const bool last = l + 1 == c.n_layers;
     kernels::rms_norm(residual_.data(), delta, layer.attention_norm.data(), c.rms_epsilon, n_tokens,
                       c.width, normed_.data(), pool_);
-    kernels::linear(normed_.data(), n_tokens, layer.qkv, wide_.data(), pool_);
+    multiply(normed_, n_tokens, layer.qkv, wide_);
     if (!layer.qkv_bias.empty()) add_to_rows(wide_, n_tokens, layer.qkv_bias, pool_);
     kernels::rope_kv_append({.qkv = wide_.data(),
                              .n_tokens = n_tokens,
@@ -128,7 +134,7 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv,
                                      .layer = l,
                                      .y = inner_.data()},
                                     last ? last_plan : plan, attention_scratch_, pool_);
-    kernels::linear(inner_.data(), n_tokens, layer.attention_out, delta_.data(), pool_);
+    multiply(inner_, n_tokens, layer.attention_out, delta_);
     kernels::rms_norm(residual_.data(), delta_.data(), layer.feed_forward_norm.data(),
                       c.rms_epsilon, n_tokens, c.width, normed_.data(), pool_);
     feed_forward(layer, n_tokens);
@@ -138,15 +144,24 @@ std::span<const float> LlamaModel::forward(const ForwardBatch& batch, void* kv,
                     c.width, normed_.data(), pool_);
   const kernels::PackedWeights& head = weights_.head.out() > 0 ? weights_.head : weights_.embedding;
   logits_.resize(n_tokens * c.vocabulary);
-  kernels::linear(normed_.data(), n_tokens, head, logits_.data(), pool_);
+  multiply(normed_, n_tokens, head, logits_);
   return logits_;
 }
 
 void LlamaModel::feed_forward(const LlamaWeights::Layer& layer, int64_t n_tokens) {
   const int64_t width = config().feed_forward_width;
-  kernels::linear(normed_.data(), n_tokens, layer.gate_up, wide_.data(), pool_);
+  multiply(normed_, n_tokens, layer.gate_up, wide_);
   kernels::silu_mul(wide_.data(), n_tokens, width, inner_.data(), pool_);
-  kernels::linear(inner_.data(), n_tokens, layer.down, delta_.data(), pool_);
+  multiply(inner_, n_tokens, layer.down, delta_);
+}
+
+void LlamaModel::multiply(const std::vector<float>& x, int64_t n_tokens,
+                          const kernels::PackedWeights& weights, std::vector<float>& y) {
+  if (activations_ == Activations::kInt8 && weights.quantised()) {
+    kernels::int8_linear(x.data(), n_tokens, weights, y.data(), rounded_, pool_);
+  } else {
+    kernels::linear(x.data(), n_tokens, weights, y.data(), pool_);
+  }
 }
 
 }  // namespace ragcache::worker

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/int8_linear/int8_linear.h"
 #include "kernels/kv_layout/kv_layout.h"
 #include "kernels/paged_prefix_attention/paged_prefix_attention.h"
 #include "kernels/parallel/thread_pool.h"
@@ -28,16 +29,23 @@ struct ForwardBatch {
   void add(std::span<const uint32_t> new_tokens, std::span<const int32_t> context, bool logits);
 };
 
-// Runs a model of the LLaMA family with fp32 activations. Single-threaded to its owner: one call at
+// What matrices that are kept quantised are multiplied with. Bytes are several times as fast and
+// less exact (kernels/int8_linear).
+enum class Activations { kF32, kInt8 };
+
+// Runs a model of the LLaMA family. Single-threaded to its owner: one call at
 // a time; it computes on its own pool of threads.
 class LlamaModel {
  public:
   // Buffers of forward() are sized for `max_tokens` in a batch.
   LlamaModel(LlamaWeights weights, int64_t max_tokens, kernels::ThreadPool& pool,
-             kernels::KvType kv_type = kernels::KvType::kF32);
+             kernels::KvType kv_type = kernels::KvType::kF32,
+             Activations activations = Activations::kF32);
 
   const ModelConfig& config() const { return weights_.config; }
   const Digest& fingerprint() const { return weights_.fingerprint; }
+  // Of what keys and values depend on beside tokens: other activations give others.
+  Digest kv_fingerprint() const;
   int64_t max_tokens() const { return max_tokens_; }
   kernels::KvLayout kv_layout() const;
 
@@ -52,12 +60,15 @@ class LlamaModel {
 
  private:
   void feed_forward(const LlamaWeights::Layer& layer, int64_t n_tokens);
+  void multiply(const std::vector<float>& x, int64_t n_tokens,
+                const kernels::PackedWeights& weights, std::vector<float>& y);
 
   // Constant after construction.
   LlamaWeights weights_;
   int64_t max_tokens_;
   kernels::ThreadPool& pool_;
   kernels::KvType kv_type_;
+  Activations activations_;
   kernels::RopeTable rope_;
   // Scratch of one call.
   std::vector<float> residual_;  // [max_tokens, width]
@@ -67,6 +78,7 @@ class LlamaModel {
   std::vector<float> inner_;     // [max_tokens, max(n_heads · head_dim, feed_forward_width)]
   std::vector<float> logits_;
   kernels::AttentionScratch attention_scratch_;
+  kernels::Int8Rows rounded_;
 };
 
 }  // namespace ragcache::worker

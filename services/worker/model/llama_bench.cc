@@ -29,6 +29,7 @@ struct Options {
   int threads = kernels::ThreadPool::default_threads();
   int runs = 5;
   kernels::KvType kv_type = kernels::KvType::kF16;
+  Activations activations = Activations::kF32;
   std::string only;  // cases whose names hold it
   bool json = false;
 };
@@ -54,8 +55,8 @@ struct Case {
 
 class Bench {
  public:
-  Bench(LlamaWeights weights, kernels::ThreadPool& pool, kernels::KvType kv_type)
-      : model_(std::move(weights), kMaxTokens, pool, kv_type),
+  Bench(LlamaWeights weights, kernels::ThreadPool& pool, const Options& options)
+      : model_(std::move(weights), kMaxTokens, pool, options.kv_type, options.activations),
         slots_(8 * kDecodeContext + kMaxTokens),
         kv_(slots_.size() / kernels::KvLayout::kBlockTokens * model_.kv_layout().block_bytes()) {
     std::iota(slots_.begin(), slots_.end(), 0);
@@ -143,7 +144,8 @@ int run(const Options& options) {
   // The mapped file counts, as long as it stays in memory.
   const double load_mib = resident_mib();
   const char* kv_dtype = options.kv_type == kernels::KvType::kF16 ? "fp16" : "fp32";
-  Bench bench(*std::move(weights), pool, options.kv_type);
+  const char* activations = options.activations == Activations::kInt8 ? "int8" : "fp32";
+  Bench bench(*std::move(weights), pool, options);
   std::vector<Case> cases;
   for (int64_t n : {128, 512, 2048}) {
     cases.push_back(bench.prefill("prefill of " + std::to_string(n), n, 0));
@@ -158,14 +160,16 @@ int run(const Options& options) {
   measure(cases, options.runs);
   if (options.json) {
     std::printf(
-        "{\"model\": \"%s\", \"threads\": %d, \"kv_dtype\": \"%s\", \"load_seconds\": %.3f, "
-        "\"load_mib\": %.0f, ",
-        options.model.c_str(), options.threads, kv_dtype, load_seconds, load_mib);
+        "{\"model\": \"%s\", \"threads\": %d, \"kv_dtype\": \"%s\", \"activations\": \"%s\", "
+        "\"load_seconds\": %.3f, \"load_mib\": %.0f, ",
+        options.model.c_str(), options.threads, kv_dtype, activations, load_seconds, load_mib);
     print_json(cases);
   } else {
-    std::printf("%s, %d threads, KV in %s; loaded in %.2f s, %.0f MiB resident; %d runs\n\n",
-                options.model.c_str(), options.threads, kv_dtype, load_seconds, load_mib,
-                options.runs);
+    std::printf(
+        "%s, %d threads, KV in %s, activations in %s; loaded in %.2f s, %.0f MiB resident; %d "
+        "runs\n\n",
+        options.model.c_str(), options.threads, kv_dtype, activations, load_seconds, load_mib,
+        options.runs);
     print_table(cases);
   }
   return 0;
@@ -193,6 +197,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.only = value;
     } else if (name == "--kv-dtype" && (value == "fp16" || value == "fp32")) {
       options.kv_type = value == "fp16" ? kernels::KvType::kF16 : kernels::KvType::kF32;
+    } else if (name == "--activations" && (value == "fp32" || value == "int8")) {
+      options.activations = value == "int8" ? Activations::kInt8 : Activations::kF32;
     } else {
       return false;
     }
@@ -208,7 +214,7 @@ int main(int argc, char** argv) {
   if (!ragcache::worker::parse(argc, argv, options)) {
     std::fprintf(stderr,
                  "Usage: %s MODEL.gguf [--threads N] [--runs N] [--kv-dtype fp16|fp32] "
-                 "[--only TEXT] [--json]\n",
+                 "[--activations fp32|int8] [--only TEXT] [--json]\n",
                  argv[0]);
     return 2;
   }

@@ -78,7 +78,8 @@ absl::Status save_profile(const PrefillProfile& profile, const std::string& path
   return file.commit();
 }
 
-std::string machine_name(int threads, const std::string& kv_dtype, uint32_t max_batch_tokens) {
+std::string machine_name(int threads, const std::string& kv_dtype, const std::string& activations,
+                         uint32_t max_batch_tokens) {
   std::string processor = "unknown processor";
   std::ifstream information("/proc/cpuinfo");
   for (std::string line; std::getline(information, line);) {
@@ -87,8 +88,8 @@ std::string machine_name(int threads, const std::string& kv_dtype, uint32_t max_
     if (colon != std::string::npos) processor = line.substr(colon + 2);
     break;
   }
-  return absl::StrCat(processor, ", ", threads, " threads, ", kv_dtype, ", batches of ",
-                      max_batch_tokens);
+  return absl::StrCat(processor, ", ", threads, " threads, KV in ", kv_dtype, ", activations in ",
+                      activations, ", batches of ", max_batch_tokens);
 }
 
 }  // namespace ragcache::worker

@@ -35,6 +35,7 @@ absl::StatusOr<PrefillProfile> load_profile(const std::string& path);
 absl::Status save_profile(const PrefillProfile& profile, const std::string& path);
 
 // The processor's name and what the caller adds.
-std::string machine_name(int threads, const std::string& kv_dtype, uint32_t max_batch_tokens);
+std::string machine_name(int threads, const std::string& kv_dtype, const std::string& activations,
+                         uint32_t max_batch_tokens);
 
 }  // namespace ragcache::worker

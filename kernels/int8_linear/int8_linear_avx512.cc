@@ -1,0 +1,2 @@
+#define RAG_SIMD_AVX512
+#include "kernels/int8_linear/int8_linear_simd.h"
