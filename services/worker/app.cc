@@ -172,11 +172,10 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   parts->service = std::make_unique<Service>(
       info, [&at](Command command) { at.engine->post(std::move(command)); }, *parts->profiler);
   parts->engine = std::make_unique<EngineActor>(
-      std::make_unique<Engine>(
-          *parts->model, std::move(pool),
-          Engine::Limits{config.max_batch_tokens,
-                         std::chrono::milliseconds(config.max_iteration_ms), config.deterministic},
-          *parts->metrics, steady_now, host),
+      std::make_unique<Engine>(*parts->model, std::move(pool),
+                               Engine::Limits{config.max_batch_tokens,
+                                              std::chrono::milliseconds(config.max_iteration_ms)},
+                               *parts->metrics, steady_now, host),
       [&at](std::vector<Event> events) { at.service->deliver(std::move(events)); },
       std::chrono::seconds(config.profile_after_s));
   grpc::Service* const services[] = {parts->service.get()};

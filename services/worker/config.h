@@ -54,9 +54,10 @@ inline void add_options(OptionTable& table, Config& config) {
              .min = 1,
              .max = 60000,
              .doc = "longest that streams wait for their next token while prompts are computed"});
-  table.add("deterministic", &config.deterministic,
-            {.doc = "answers are the same bits whatever is cached and whoever else is served, "
-                    "at some cost in speed"});
+  table.add(
+      "deterministic", &config.deterministic,
+      {.doc = "of no effect any more: answers are always the same bits, whatever is cached and "
+              "whoever else is served"});
   table.add("host_memory_mib", &config.host_memory_mib,
             {.unit = "MiB",
              .min = 0,

@@ -23,7 +23,7 @@ class Recovery(unittest.TestCase):
         self.draw = random.Random(seed)
         # The device holds a third of the documents, the host all of them.
         self.cluster = Cluster(worker={
-            "kv_memory_mib": 24, "host_memory_mib": 128, "deterministic": True})
+            "kv_memory_mib": 24, "host_memory_mib": 128})
         self.addCleanup(self.cluster.stop)
         self.worker = self.cluster.processes[0]
         self.arena = self.cluster.arena

@@ -24,7 +24,7 @@ class Memory(unittest.TestCase):
 
     def answers(self, **memory):
         """Texts of the same questions, asked twice over, from a service with that memory."""
-        server = Server(deterministic=True, **memory)
+        server = Server(**memory)
         self.addCleanup(server.stop)
         server.ingest(DOCUMENTS)
         texts = []

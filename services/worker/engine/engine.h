@@ -45,9 +45,6 @@ class Engine {
     // Prompts are cut so that an iteration that streams wait for ends in this time; one that only
     // prefills may take kAloneFactor times as long.
     Duration max_time = std::chrono::milliseconds(200);
-    // Cuts prompts at fixed places and computes each sequence alone, so that logits are the same
-    // bits whatever was cached and whoever else runs.
-    bool deterministic = false;
   };
   // Which copies have their checksums compared when they are loaded.
   enum class Verify { kFirst, kAlways, kOff };

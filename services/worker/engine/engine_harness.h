@@ -90,7 +90,6 @@ class Harness {
     std::string arena_path = {};  // empty: one of its own
     bool manual = false;          // transfers
     Engine::Verify verify = Engine::Verify::kAlways;
-    bool deterministic = false;
     kernels::KvType kv_type = kernels::KvType::kF32;
   };
 
@@ -128,9 +127,7 @@ class Harness {
           .on_load = [this](const Engine::LoadTrace& load) { loads.push_back(load); }});
     }
     engine_ = std::make_unique<Engine>(
-        model_, std::move(pool),
-        Engine::Limits{.max_batch_tokens = options.max_batch_tokens,
-                       .deterministic = options.deterministic},
+        model_, std::move(pool), Engine::Limits{.max_batch_tokens = options.max_batch_tokens},
         metrics_, [this] { return TimePoint() + elapsed(); }, host);
     send(OpenStream{++stream_});
     step();

@@ -20,8 +20,6 @@ constexpr uint32_t kGrowBlocks = 4;
 // An iteration that no stream waits for may be longer, for longer chunks waste less; not without
 // bound, for cancels and new requests wait for its end.
 constexpr int kAloneFactor = 5;
-// Where deterministic prompts are cut.
-constexpr size_t kFixedPiece = 128;
 
 int32_t slot_of(const std::vector<int32_t>& blocks, size_t token) {
   return static_cast<int32_t>(static_cast<size_t>(blocks[token / kBlockTokens]) * kBlockTokens +
@@ -33,13 +31,7 @@ int32_t slot_of(const std::vector<int32_t>& blocks, size_t token) {
 bool Engine::step() {
   collect_transfers();
   const std::vector<Planned> planned = plan();
-  if (limits_.deterministic) {
-    for (const Planned& one : planned) {
-      if (one.request->computed == one.begin) run({&one, 1});  // else a load failed meanwhile
-    }
-  } else if (!planned.empty()) {
-    run(planned);
-  }
+  if (!planned.empty()) run(planned);
   if (load_due_) tell_load();
   return !planned.empty();
 }
@@ -62,37 +54,20 @@ class Engine::Planner {
   void decodes_are_in() { limit_ = engine_.time_limit(!planned_.empty()); }
   // The next piece of its prompt. False: not even a small one fits.
   bool add_prefill(Request& request) {
-    size_t wanted = std::min(request.tokens.size() - request.computed, budget_);
-    size_t fitting = 0;
-    if (engine_.limits_.deterministic) {
-      wanted = fixed_piece(request);
-      if (engine_.cost_.fit(work_, request.computed, wanted, limit_) == wanted) fitting = wanted;
-      if (!prefills_) fitting = wanted;
-    } else {
-      fitting = engine_.cost_.fit(work_, request.computed, wanted, limit_);
-      // However slow the machine is, the first prompt goes on.
-      if (!prefills_) fitting = std::max(fitting, std::min(wanted, IterationCost::kGranule));
-    }
+    const size_t wanted = std::min(request.tokens.size() - request.computed, budget_);
+    size_t fitting = engine_.cost_.fit(work_, request.computed, wanted, limit_);
+    // However slow the machine is, the first prompt goes on.
+    if (!prefills_) fitting = std::max(fitting, std::min(wanted, IterationCost::kGranule));
     if (fitting == 0) return false;
     if (add(request, fitting)) prefills_ = true;
     return true;
   }
 
  private:
-  // Up to the next place where prompts are cut: ends of parts, and multiples of one length in them.
-  size_t fixed_piece(const Request& request) const {
-    const bool in_part = request.next_part < request.parts.size();
-    const size_t begin = in_part ? request.parts[request.next_part].begin : request.tail_begin();
-    const size_t end = in_part ? request.parts[request.next_part].end : request.tokens.size();
-    const size_t length = std::min<size_t>(kFixedPiece, engine_.limits_.max_batch_tokens);
-    const size_t cut = begin + ((request.computed - begin) / length + 1) * length;
-    return std::min(cut, end) - request.computed;
-  }
-
   bool add(Request& request, size_t wanted) {
     const size_t got = engine_.extend_slots(request, request.computed + wanted) - request.computed;
     // Waits for blocks.
-    if (got == 0 || (engine_.limits_.deterministic && got < wanted)) return false;
+    if (got == 0) return false;
     planned_.push_back({&request, request.computed, got});
     budget_ -= std::min(budget_, got);
     work_.add(got, request.computed);

@@ -18,8 +18,7 @@ TEST(EngineTiers, KeepTheLedgerOverRandomCommandsAndCopies) {
                    .max_batch_tokens = 24,
                    .host_blocks = 20,
                    .manual = true,
-                   .verify = Engine::Verify::kAlways,
-                   .deterministic = random() % 2 == 0});
+                   .verify = Engine::Verify::kAlways});
   RandomController controller(harness, random);
   for (int round = 0; round < 3000; ++round) {
     const uint32_t choice = random() % 100;

@@ -60,7 +60,6 @@ TEST(EngineTiers, AnswerTheSameBitsHoweverTheKvCameToBe) {
                                .max_batch_tokens = batch,
                                .host_blocks = 40,
                                .arena_path = path,
-                               .deterministic = true,
                                .kv_type = kv_type};
       Harness::Answer cold;
       {

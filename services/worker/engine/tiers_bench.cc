@@ -1,8 +1,8 @@
 // The same prompts by every way their KV can come to be: computed, on the device, from the host,
 // and from the host by a second engine that found the first one's arena. Says how many answers
 // differ in a token, and how many in a bit of their logprobs. Usage:
-// services_worker_engine_tiers_bench MODEL DOCUMENTS QUESTIONS [PROMPTS] [--deterministic] where
-// both are text files of one document or question a line.
+// services_worker_engine_tiers_bench MODEL DOCUMENTS QUESTIONS [PROMPTS] where both are text files
+// of one document or question a line.
 #include <unistd.h>
 
 #include <cstdio>
@@ -55,12 +55,11 @@ struct Answer {
 // An engine with its tiers.
 class Worker {
  public:
-  Worker(LlamaModel& model, const std::string& arena_path, bool deterministic)
+  Worker(LlamaModel& model, const std::string& arena_path)
       : pool_(*BlockPool::create(model.kv_layout(), kBlocks)),
         arena_(*HostArena::open(arena_path, model.fingerprint(), model.kv_layout(), kHostBlocks)),
         transfers_(Copier(model.kv_layout(), pool_.memory(), arena_), [] {}),
-        engine_(model, std::move(pool_),
-                {.max_batch_tokens = kMaxBatchTokens, .deterministic = deterministic}, metrics_,
+        engine_(model, std::move(pool_), {.max_batch_tokens = kMaxBatchTokens}, metrics_,
                 steady_now, Engine::Host{.arena = arena_, .transfers = transfers_}) {
     take(OpenStream{1});
     engine_.step();
@@ -150,8 +149,7 @@ struct Differences {
   }
 };
 
-int run(const char* path, const char* documents_path, const char* questions_path, size_t prompts,
-        bool deterministic) {
+int run(const char* path, const char* documents_path, const char* questions_path, size_t prompts) {
   const auto files = ModelFiles::open(path);
   const auto documents = lines_of(documents_path);
   const auto questions = lines_of(questions_path);
@@ -185,7 +183,7 @@ int run(const char* path, const char* documents_path, const char* questions_path
     const size_t end = std::min(prompts, begin + kPromptsOfAnEngine);
     std::vector<Answer> cold(prompts);
     {
-      Worker worker(model, arena, deterministic);
+      Worker worker(model, arena);
       for (size_t i = begin; i < end; ++i) {
         cold[i] = worker.answer(all[i], Tier::kNone);
         device.count(worker.answer(all[i], Tier::kDevice), cold[i], all[i]);
@@ -196,7 +194,7 @@ int run(const char* path, const char* documents_path, const char* questions_path
       }
       worker.settle();
     }
-    Worker worker(model, arena, deterministic);
+    Worker worker(model, arena);
     for (size_t i = begin; i < end; ++i) {
       recovered.count(worker.answer(all[i], Tier::kHost), cold[i], all[i]);
       worker.drop(all[i]);
@@ -206,7 +204,7 @@ int run(const char* path, const char* documents_path, const char* questions_path
   bool shown = true;
   for (const Differences* one : {&device, &host, &recovered}) {
     one->print();
-    shown &= one->computed == 0 && (one->bits == 0 || !deterministic);
+    shown &= one->computed == 0 && one->bits == 0;
   }
   return shown ? 0 : 1;
 }
@@ -215,13 +213,12 @@ int run(const char* path, const char* documents_path, const char* questions_path
 }  // namespace ragcache::worker
 
 int main(int argc, char** argv) {
-  const bool deterministic = argc > 1 && std::strcmp(argv[argc - 1], "--deterministic") == 0;
-  if (deterministic) --argc;
+  // Was an option when only some engines kept every bit.
+  if (argc > 1 && std::strcmp(argv[argc - 1], "--deterministic") == 0) --argc;
   if (argc < 4) {
-    std::fprintf(stderr, "usage: %s MODEL DOCUMENTS QUESTIONS [PROMPTS] [--deterministic]\n",
-                 argv[0]);
+    std::fprintf(stderr, "usage: %s MODEL DOCUMENTS QUESTIONS [PROMPTS]\n", argv[0]);
     return 2;
   }
   const size_t prompts = argc > 4 ? std::strtoul(argv[4], nullptr, 10) : 200;
-  return ragcache::worker::run(argv[1], argv[2], argv[3], prompts, deterministic);
+  return ragcache::worker::run(argv[1], argv[2], argv[3], prompts);
 }
