@@ -16,6 +16,7 @@
 #include "common/check.h"
 #include "kernels/int8_linear/byte_products.h"
 #include "kernels/int8_linear/int8_linear_versions.h"
+#include "kernels/linear/tile_tasks.h"
 
 namespace ragcache::kernels::RAG_SIMD_NAMESPACE {
 namespace {
@@ -23,12 +24,8 @@ namespace {
 constexpr int64_t kPanel = PackedWeights::kPanel;
 constexpr int64_t kBlock = PackedWeights::kQuantBlock;
 constexpr int kQuads = kBlock / 4;
-constexpr int64_t kTaskRows = 192;
-constexpr int64_t kTaskPanels = 6;
-constexpr int64_t kTasksPerThread = 4;
+// Of a task that rounds.
 constexpr int64_t kTaskTokens = 16;
-
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One block of a panel (packed_weights.h): scale, perhaps minimum, and 8 × 4 inputs. A byte stands
 // for itself less kOffset.
@@ -175,28 +172,17 @@ void int8_linear(const float* x, int64_t n_tokens, const PackedWeights& weights,
   const int64_t in = weights.in();
   round_rows(x, n_tokens, in, rows, pool);
   const MultiplyTiles& multiply = tiles_of(weights.format());
-  const int64_t panels = weights.panels();
-  const int64_t row_tasks = div_up(n_tokens, kTaskRows);
-  const int64_t panel_tasks =
-      std::max(div_up(panels, kTaskPanels), std::min(panels, kTasksPerThread * pool.threads()));
-  pool.run(row_tasks * panel_tasks, [&](int64_t task, int) {
-    // Both are cut into nearly equal runs.
-    const int64_t row_begin = n_tokens * (task % row_tasks) / row_tasks;
-    const int64_t n_rows = n_tokens * (task % row_tasks + 1) / row_tasks - row_begin;
-    const int64_t row_tiles = div_up(n_rows, kByteRows);
-    const int64_t panel_end = panels * (task / row_tasks + 1) / panel_tasks;
-    for (int64_t panel = panels * (task / row_tasks) / panel_tasks; panel < panel_end; ++panel) {
-      for (int64_t tile = 0; tile < row_tiles; ++tile) {
-        const int64_t begin = row_begin + n_rows * tile / row_tiles;
-        const int64_t end = row_begin + n_rows * (tile + 1) / row_tiles;
-        multiply[end - begin - 1]({.bytes = rows.bytes.data() + begin * in,
-                                   .scales = rows.blocks.data() + begin * (in / kBlock),
+  run_tile_tasks(n_tokens, weights.panels(), 1, pool, [&](Run task_rows, Run panels) {
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      for_tiles(task_rows, kByteRows, [&](Run tile) {
+        multiply[tile.size() - 1]({.bytes = rows.bytes.data() + tile.begin * in,
+                                   .scales = rows.blocks.data() + tile.begin * (in / kBlock),
                                    .panel = weights.panel(panel),
                                    .in = in,
-                                   .y = y + begin * weights.out() + panel * kPanel,
+                                   .y = y + tile.begin * weights.out() + panel * kPanel,
                                    .y_stride = weights.out(),
                                    .outputs = weights.out() - panel * kPanel});
-      }
+      });
     }
   });
 }

@@ -22,6 +22,7 @@
 #include "common/check.h"
 #include "kernels/linear/linear_versions.h"
 #include "kernels/linear/panel.h"
+#include "kernels/linear/tile_tasks.h"
 
 namespace ragcache::kernels::RAG_SIMD_NAMESPACE {
 namespace {
@@ -31,11 +32,6 @@ constexpr int64_t kPanel = PackedWeights::kPanel;
 constexpr int kFusedRows = 3;
 // Of one token, as many chains of multiply-adds as registers hold these panels' sums: four.
 constexpr int kFusedPanels = 2 * kTilePanels;
-constexpr int64_t kTaskRows = 192;
-constexpr int64_t kTaskPanels = 6;
-constexpr int64_t kTasksPerThread = 4;
-
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One input's weights of a panel.
 struct alignas(64) Column {
@@ -214,8 +210,9 @@ void multiply_few(const float* x, int64_t n_tokens, const PackedWeights& weights
   const int64_t groups = div_up(weights.panels(), kFusedPanels);
   const int64_t tasks = std::min(groups, kTasksPerThread * pool.threads());
   pool.run(tasks, [&](int64_t task, int) {
-    const int64_t end = std::min(groups * (task + 1) / tasks * kFusedPanels, weights.panels());
-    for (int64_t panel = groups * task / tasks * kFusedPanels; panel < end; panel += kFusedPanels) {
+    const Run run = run_of(groups, tasks, task);
+    const int64_t end = std::min(run.end * kFusedPanels, weights.panels());
+    for (int64_t panel = run.begin * kFusedPanels; panel < end; panel += kFusedPanels) {
       const int64_t panels = std::min<int64_t>(kFusedPanels, end - panel);
       multiply[panels - 1]({.x = x,
                             .weights = weights.panel(panel),
@@ -230,40 +227,30 @@ void multiply_few(const float* x, int64_t n_tokens, const PackedWeights& weights
 void multiply_many(const float* x, int64_t n_tokens, const PackedWeights& weights, float* y,
                    ThreadPool& pool) {
   const auto dequantize = kernels_of(weights.format()).dequantize;
-  const int64_t groups = div_up(weights.panels(), kTilePanels);
-  const int64_t row_tasks = div_up(n_tokens, kTaskRows);
-  const int64_t group_tasks = std::max(div_up(weights.panels(), kTaskPanels),
-                                       std::min(groups, kTasksPerThread * pool.threads()));
-  pool.run(row_tasks * group_tasks, [&](int64_t task, int) {
-    // Both are cut into nearly equal runs.
-    const int64_t row_begin = n_tokens * (task % row_tasks) / row_tasks;
-    const int64_t rows = n_tokens * (task % row_tasks + 1) / row_tasks - row_begin;
-    const int64_t row_tiles = div_up(rows, kTileRows);
-    const int64_t group_end = groups * (task / row_tasks + 1) / group_tasks;
-    for (int64_t group = groups * (task / row_tasks) / group_tasks; group < group_end; ++group) {
+  const int64_t in = weights.in();
+  run_tile_tasks(n_tokens, weights.panels(), kTilePanels, pool, [&](Run rows, Run groups) {
+    for (int64_t group = groups.begin; group < groups.end; ++group) {
       const int64_t panel = group * kTilePanels;
       const int64_t panels = std::min<int64_t>(kTilePanels, weights.panels() - panel);
       const uint8_t* columns = weights.panel(panel);
       if (weights.format() != WeightFormat::kF32) {
         static thread_local std::vector<Column> buffer;
-        const auto wanted = static_cast<size_t>(kTilePanels * weights.in());
+        const auto wanted = static_cast<size_t>(kTilePanels * in);
         if (buffer.size() < wanted) buffer.resize(wanted);
         for (int64_t p = 0; p < panels; ++p) {
-          dequantize(weights.panel(panel + p), weights.in(), buffer.data() + p * weights.in());
+          dequantize(weights.panel(panel + p), in, buffer.data() + p * in);
         }
         columns = reinterpret_cast<const uint8_t*>(buffer.data());
       }
       const auto& multiply = panels == kTilePanels ? kMultiplyTile<kTilePanels> : kMultiplyTile<1>;
-      for (int64_t tile = 0; tile < row_tiles; ++tile) {
-        const int64_t begin = row_begin + rows * tile / row_tiles;
-        const int64_t end = row_begin + rows * (tile + 1) / row_tiles;
-        multiply[end - begin - 1]({.x = x + begin * weights.in(),
+      for_tiles(rows, kTileRows, [&](Run tile) {
+        multiply[tile.size() - 1]({.x = x + tile.begin * in,
                                    .weights = columns,
-                                   .in = weights.in(),
-                                   .y = y + begin * weights.out() + panel * kPanel,
+                                   .in = in,
+                                   .y = y + tile.begin * weights.out() + panel * kPanel,
                                    .y_stride = weights.out(),
                                    .outputs = weights.out() - panel * kPanel});
-      }
+      });
     }
   });
 }

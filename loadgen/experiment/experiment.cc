@@ -292,6 +292,7 @@ class Experiment {
       std::vector<std::pair<double, double>> points;  // rate, mean time to first token
       for (const ExperimentRun& run : result.runs) {
         if (run.contender != contender.name) continue;
+        if (absl::IsCancelled(run.status)) continue;  // requests that were never sent say nothing
         const bool answers_all = run.summary.answered == run.summary.requests;
         if (answers_all && !run.whole()) continue;  // too few rounds to say
         points.emplace_back(run.rate, answers_all ? run.summary.ttft_ms.mean : HUGE_VAL);

@@ -264,7 +264,10 @@ TEST_F(WorkerService, EndsWhatABrokenStreamHadRunning) {
 
 TEST_F(WorkerService, CancelsBetweenIterationsAndEndsOnce) {
   auto stream = connect(1);
-  stream->send(generate("r", 400));
+  // Stands still for more blocks long before its last token, or it might end before the cancel.
+  v1::ExecuteRequest request = generate("r", 400);
+  request.mutable_generate()->set_reserved_blocks(5);
+  stream->send(request);
   stream->read_until(v1::ExecuteResponse::kTokens);
   v1::ExecuteRequest cancel;
   cancel.mutable_cancel()->set_request_id("r");

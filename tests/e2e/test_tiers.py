@@ -56,6 +56,12 @@ class Memory(unittest.TestCase):
             self.assertEqual(self.answers(kv_memory_mib=24, host_memory_mib=2), plenty)
             self.assertGreater(self.cache["evicted_nodes"], self.cache["demoted_nodes"])
 
+    def test_so_does_every_tier_with_int8_activations(self):
+        plenty = self.answers(activations="int8", kv_memory_mib=256, host_memory_mib=0)
+        self.assertEqual(self.answers(activations="int8", kv_memory_mib=8, host_memory_mib=96),
+                         plenty)
+        self.assertGreater(self.cache["hit_host_prefix_tokens"], 1000)
+
     def test_a_document_longer_than_the_device_is_refused_and_says_why(self):
         server = Server(kv_memory_mib=8, host_memory_mib=32)
         self.addCleanup(server.stop)
