@@ -7,7 +7,7 @@
 //                          what they are less n, as floats
 //   SignedBytes::kOffset   what its bytes are above what they stand for
 //   kByteRows              tokens of a tile
-//   rounded(), store_bytes()   to the nearest whole number, ties to even; as bytes
+//   store_bytes()          whole numbers, as bytes
 
 #include "kernels/half/half.h"
 #include "kernels/simd/lanes.h"

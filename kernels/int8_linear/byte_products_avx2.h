@@ -90,11 +90,6 @@ struct SignedBytes {
   }
 };
 
-RAG_SIMD_INLINE Lanes rounded(Lanes x) {
-  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  return {_mm256_round_ps(x.low, kNearest), _mm256_round_ps(x.high, kNearest)};
-}
-
 RAG_SIMD_INLINE void store_bytes(Lanes whole, int8_t* to) {
   const __m256i words = _mm256_permute4x64_epi64(
       _mm256_packs_epi32(_mm256_cvtps_epi32(whole.low), _mm256_cvtps_epi32(whole.high)), 0xD8);

@@ -16,10 +16,11 @@ struct ByteProducts {
   __m512i sums;
 
   RAG_SIMD_INLINE static ByteProducts zero() { return {_mm512_setzero_si512()}; }
-  RAG_SIMD_INLINE void add_unsigned(__m512i weights, const int8_t* four) {
+  template <class Weights>
+  RAG_SIMD_INLINE void add(Weights weights, const int8_t* four) {
     int32_t bytes;
     std::memcpy(&bytes, four, sizeof(bytes));
-    sums = _mm512_dpbusd_epi32(sums, weights, _mm512_set1_epi32(bytes));
+    sums = _mm512_dpbusd_epi32(sums, weights.bytes, _mm512_set1_epi32(bytes));
   }
   RAG_SIMD_INLINE Lanes less(int32_t n) const {
     return {_mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_set1_epi32(n)))};
@@ -27,14 +28,9 @@ struct ByteProducts {
 };
 
 struct Nibbles {
-  __m512i bytes;
+  using Products = ByteProducts;
 
-  struct Products : ByteProducts {
-    RAG_SIMD_INLINE static Products zero() { return {ByteProducts::zero()}; }
-    RAG_SIMD_INLINE void add(Nibbles weights, const int8_t* four) {
-      add_unsigned(weights.bytes, four);
-    }
-  };
+  __m512i bytes;
 
   // The low (0) or high (1) nibbles of 64 bytes.
   RAG_SIMD_INLINE static Nibbles load(const uint8_t* from, int half) {
@@ -44,25 +40,15 @@ struct Nibbles {
 };
 
 struct SignedBytes {
+  using Products = ByteProducts;
   static constexpr int32_t kOffset = 128;
 
   __m512i bytes;
-
-  struct Products : ByteProducts {
-    RAG_SIMD_INLINE static Products zero() { return {ByteProducts::zero()}; }
-    RAG_SIMD_INLINE void add(SignedBytes weights, const int8_t* four) {
-      add_unsigned(weights.bytes, four);
-    }
-  };
 
   RAG_SIMD_INLINE static SignedBytes load(const uint8_t* from) {
     return {_mm512_xor_si512(_mm512_loadu_si512(from), _mm512_set1_epi8(-128))};
   }
 };
-
-RAG_SIMD_INLINE Lanes rounded(Lanes lanes) {
-  return {_mm512_roundscale_ps(lanes.x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-}
 
 RAG_SIMD_INLINE void store_bytes(Lanes whole, int8_t* to) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),

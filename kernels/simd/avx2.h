@@ -66,22 +66,4 @@ RAG_AVX2_INLINE __m256 exp_lanes(__m256 x) {
   return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(power)), in_range);
 }
 
-// 2^x to about 2 ulp for x up to 127; 0 from -127 down, so that 2^-infinity is 0. Shorter than
-// exp_lanes: 2^x = 2^n · 2^r, n whole, r in [-1/2, 1/2], and Cephes' polynomial of exp2f for 2^r,
-// which is exactly 1 for r = 0.
-RAG_AVX2_INLINE __m256 exp2_lanes(__m256 x) {
-  x = _mm256_max_ps(x, _mm256_set1_ps(-127.0f));
-  const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m256 r = _mm256_sub_ps(x, n);
-  __m256 p = _mm256_set1_ps(1.535336188319500e-4f);
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.339887440266574e-3f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(9.618437357674640e-3f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.550332471162809e-2f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(2.402264791363012e-1f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(6.931472028550421e-1f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
-}
-
 }  // namespace ragcache::kernels

@@ -76,7 +76,19 @@ RAG_SIMD_INLINE Lanes max(Lanes a, Lanes b) {
 RAG_SIMD_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
   return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
-RAG_SIMD_INLINE Lanes exp2(Lanes x) { return {exp2_lanes(x.low), exp2_lanes(x.high)}; }
+// To the nearest whole number, ties to even.
+RAG_SIMD_INLINE Lanes rounded(Lanes x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.low, kNearest), _mm256_round_ps(x.high, kNearest)};
+}
+RAG_SIMD_INLINE __m256 add_to_exponents(__m256 x, __m256 n) {
+  const __m256i exponents = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), exponents));
+}
+// x · 2^n for whole n, by adding to the exponent.
+RAG_SIMD_INLINE Lanes add_to_exponents(Lanes x, Lanes n) {
+  return {add_to_exponents(x.low, n.low), add_to_exponents(x.high, n.high)};
+}
 RAG_SIMD_INLINE float max_of(Lanes x) { return max_lanes(_mm256_max_ps(x.low, x.high)); }
 RAG_SIMD_INLINE float sum_of(Lanes x) { return sum_lanes(_mm256_add_ps(x.low, x.high)); }
 

@@ -50,20 +50,12 @@ RAG_SIMD_INLINE Lanes max(Lanes a, Lanes b) { return {_mm512_max_ps(a.x, b.x)}; 
 RAG_SIMD_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
   return {_mm512_fmadd_ps(a.x, b.x, c.x)};
 }
-// As exp2_lanes() in avx2.h.
-RAG_SIMD_INLINE Lanes exp2(Lanes lanes) {
-  const __m512 x = _mm512_max_ps(lanes.x, _mm512_set1_ps(-127.0f));
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 r = _mm512_sub_ps(x, n);
-  __m512 p = _mm512_set1_ps(1.535336188319500e-4f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.339887440266574e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.618437357674640e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.550332471162809e-2f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.402264791363012e-1f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.931472028550421e-1f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  const __m512i exponent = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
-  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent))};
+RAG_SIMD_INLINE Lanes rounded(Lanes lanes) {
+  return {_mm512_roundscale_ps(lanes.x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+RAG_SIMD_INLINE Lanes add_to_exponents(Lanes lanes, Lanes n) {
+  const __m512i exponents = _mm512_slli_epi32(_mm512_cvtps_epi32(n.x), 23);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(lanes.x), exponents))};
 }
 // Lanes 0 to 7, or 8 to 15. (GCC 12 warns of the forms without a mask.)
 template <int kHalf>
