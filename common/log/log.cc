@@ -9,11 +9,12 @@ namespace ragcache::log {
 namespace {
 
 spdlog::logger& logger() {
-  static auto instance = [] {
+  // Never destroyed: other threads' calls may end, and log, after main().
+  static auto& instance = *new auto([] {
     auto created = spdlog::stderr_logger_mt("ragcache");
     created->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z",%v})");
     return created;
-  }();
+  }());
   return *instance;
 }
 

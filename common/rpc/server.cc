@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <mutex>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/deadline.h"
@@ -46,6 +48,20 @@ absl::Status clear_stale_socket(const std::string& path) {
   if (live) return in_use(path);
   unlink(path.c_str());
   return absl::OkStatus();
+}
+
+// gRPC ends its callback threads with the last channel that used them, and aborts where one of them
+// does so (https://github.com/grpc/grpc/pull/32584). A channel's last user may well be a call that
+// ends on such a thread; so channels are kept here, and destroyed where others are made.
+void keep(const std::shared_ptr<grpc::Channel>& channel) {
+  struct Kept {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<grpc::Channel>> channels;
+  };
+  static Kept& kept = *new Kept;  // for good: calls may end after main()
+  const std::lock_guard lock(kept.mutex);
+  std::erase_if(kept.channels, [](const auto& other) { return other.use_count() == 1; });
+  kept.channels.push_back(channel);
 }
 
 }  // namespace
@@ -111,7 +127,9 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address, Keepaliv
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Else gRPC stops asking after two times in which this side had nothing to say.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  keep(channel);
+  return channel;
 }
 
 }  // namespace ragcache

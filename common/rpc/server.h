@@ -51,7 +51,9 @@ struct Keepalive {
   Duration timeout = std::chrono::seconds(10);
 };
 
-// A channel with this project's message limit, keepalive and quick reconnects.
+// A channel with this project's message limit, keepalive and quick reconnects. Any thread may let
+// go of it; one that nobody uses is destroyed when the next is made, or not at all.
+// REQUIRES: called outside of gRPC's reactions.
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address, Keepalive keepalive = {});
 
 }  // namespace ragcache

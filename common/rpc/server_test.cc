@@ -11,6 +11,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -133,6 +136,36 @@ TEST(RpcChannel, EndsCallsToAPeerThatHangs) {
   bool ok;
   ASSERT_TRUE(queue.Next(&tag, &ok));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+}
+
+// Where a call ends, gRPC's threads would end themselves with the last channel, and abort.
+TEST(RpcChannel, IsNotDestroyedByTheEndOfACall) {
+  struct Call {
+    grpc::ByteBuffer request;
+    grpc::ByteBuffer response;
+    std::optional<grpc::ClientContext> context{std::in_place};  // refers to the channel
+  };
+  const MuteServer server;
+  const grpc::Slice byte("x");
+  Call call{.request = grpc::ByteBuffer(&byte, 1)};
+  std::promise<void> let_go, ended;
+  std::weak_ptr<grpc::Channel> channel;
+  {
+    const auto made = make_channel(server.address());
+    channel = made;
+    grpc::GenericStub(made).UnaryCall(&*call.context, "/a.Service/Call", {}, &call.request,
+                                      &call.response, [&](const grpc::Status&) {
+                                        let_go.get_future().wait();
+                                        call.context.reset();
+                                        ended.set_value();
+                                      });
+    call.context->TryCancel();
+  }
+  let_go.set_value();
+  ended.get_future().wait();
+  EXPECT_FALSE(channel.expired());
+  make_channel(server.address());
+  EXPECT_TRUE(channel.expired());
 }
 
 TEST(RpcStatus, KeepsCodeAndMessageBothWays) {

@@ -44,10 +44,12 @@ class Process:
     def wait_alive(self):
         def alive():
             if self.process.poll() is not None:
-                tail = self.log_path.read_text(errors="replace").splitlines()[-20:]
-                raise AssertionError(f"{self.name} ended:\n" + "\n".join(tail))
+                raise AssertionError(f"{self.name} ended:\n{self.last_words()}")
             return self.get("/livez") == 200
         wait_until(alive, f"{self.name} to live")
+
+    def last_words(self):
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
 
     def signal(self, number):
         self.process.send_signal(number)

@@ -113,7 +113,7 @@ class Processes(unittest.TestCase):
         self.assertEqual((blocks["reserved"], cache["pinned_nodes"], cache["ledger_mismatches"]),
                          (0, 0, 0))
         for process in reversed(cluster.processes):
-            self.assertEqual(process.stop(), 0, process.name)
+            self.end(process)
 
     def found(self, cluster, document):
         status, body = cluster.request("POST", "/v1/search", {
@@ -126,10 +126,13 @@ class Processes(unittest.TestCase):
         process.kill()
         process.start()
 
-    @staticmethod
-    def stop(process):
-        assert process.stop() == 0, process.name
+    def stop(self, process):
+        self.end(process)
         process.start()
+
+    def end(self, process):
+        status = process.stop()
+        self.assertEqual(status, 0, f"{process.name} ended:\n{process.last_words()}")
 
     @staticmethod
     def freeze(process):
