@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "kernels/half/byte_scale.h"
 #include "kernels/int8_linear/int8_linear_versions.h"
 #include "kernels/simd/cpu.h"
 
@@ -37,8 +38,7 @@ void int8_linear_reference(const float* x, int64_t n_tokens, const PackedWeights
       const float* from = x + t * in + begin;
       float largest = 0;
       for (int64_t i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(from[i]));
-      const float scale = largest / 127.0f;
-      const float inverse = largest > kSmallestScaled ? 127.0f / largest : 0.0f;
+      const auto [scale, inverse] = byte_scale(largest);
       float total = 0;
       for (int64_t i = 0; i < kBlock; ++i) total += bytes[i] = std::nearbyint(from[i] * inverse);
       for (int64_t o = 0; o < out; ++o) {

@@ -8,11 +8,8 @@
 
 namespace ragcache::kernels {
 
-inline constexpr float kSmallestScaled = 1e-30f;
-
-// Activations as bytes, as llama.cpp's Q8_0 has them: blocks of 32 inputs, value = scale · byte,
-// the scale such that the largest is ±127.
-// Values that are all smaller than kSmallestScaled become 0.
+// Activations as bytes, as llama.cpp's Q8_0 has them: blocks of 32 inputs with a scale each
+// (kernels/half/byte_scale.h).
 struct Int8Rows {
   struct Block {
     float scale;

@@ -14,9 +14,10 @@
 #include <utility>
 
 #include "common/check.h"
-#include "kernels/int8_linear/byte_products.h"
+#include "kernels/half/byte_scale.h"
 #include "kernels/int8_linear/int8_linear_versions.h"
 #include "kernels/linear/tile_tasks.h"
+#include "kernels/simd/byte_products.h"
 
 namespace ragcache::kernels::RAG_SIMD_NAMESPACE {
 namespace {
@@ -137,14 +138,12 @@ const MultiplyTiles& tiles_of(WeightFormat format) {
 RAG_SIMD void round_row(const float* x, int64_t in, int8_t* bytes, Int8Rows::Block* blocks) {
   for (int64_t i = 0; i < in; i += kBlock) {
     const Lanes low = Lanes::load(x + i), high = Lanes::load(x + i + kPanel);
-    const float largest =
-        max_of(max(max(low, Lanes::zero() - low), max(high, Lanes::zero() - high)));
-    const float inverse = largest > kSmallestScaled ? 127.0f / largest : 0.0f;
+    const auto [scale, inverse] =
+        byte_scale(max_of(max(max(low, Lanes::zero() - low), max(high, Lanes::zero() - high))));
     const Lanes rounded_low = rounded(low * Lanes::all(inverse));
     const Lanes rounded_high = rounded(high * Lanes::all(inverse));
     store_bytes(rounded_low, bytes + i);
     store_bytes(rounded_high, bytes + i + kPanel);
-    const float scale = largest / 127.0f;
     const float total = sum_of(rounded_low + rounded_high);
     *blocks++ = {.scale = scale, .sum = scale * total, .total = static_cast<int32_t>(total)};
   }

@@ -10,10 +10,8 @@ constexpr int32_t kBlockTokens = KvLayout::kBlockTokens;
 // Rows (queries × heads of the group) of one task: enough that a tile of keys is used many times
 // while it is in the first-level cache, few enough that the scores stay in the second.
 constexpr int64_t kTaskRows = 48;
-// Contexts are cut at multiples of this, counted from their beginning, whatever else is computed: a
-// query's sums are made in one order only. So short that a few queries over a long context occupy
-// many threads, so long that joining parts costs next to nothing.
-constexpr int64_t kPartTiles = 16;
+// Tasks of a sequence that occupy any number of threads that there may be.
+constexpr int64_t kManyTasks = 64;
 
 int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -57,7 +55,9 @@ AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const
       const int32_t last_limit = context - queries + end;
       int32_t tile_end = static_cast<int32_t>(tiles_.size());
       while (tiles_[tile_end - 1].position >= last_limit) --tile_end;
-      const int64_t n_parts = div_up(tile_end - first_tile, kPartTiles);
+      const int64_t n_parts = n_pieces * layout.n_kv_heads >= kManyTasks
+                                  ? 1
+                                  : div_up(tile_end - first_tile, kPartTiles);
       Task task{.query_begin = batch.query_start[s] + begin,
                 .query_end = batch.query_start[s] + end,
                 .first_query_limit = context - queries + begin + 1,
@@ -70,9 +70,12 @@ AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const
                              static_cast<int32_t>(parts_ + n_parts)});
         }
         for (int64_t part = 0; part < n_parts; ++part) {
-          task.tile_begin = first_tile + static_cast<int32_t>(part * kPartTiles);
-          task.tile_end = std::min(tile_end, task.tile_begin + static_cast<int32_t>(kPartTiles));
-          if (n_parts > 1) task.part = static_cast<int32_t>(parts_++);
+          task.tile_begin = first_tile + static_cast<int32_t>(part) * kPartTiles;
+          task.tile_end = tile_end;
+          if (n_parts > 1) {
+            task.tile_end = std::min(tile_end, task.tile_begin + kPartTiles);
+            task.part = static_cast<int32_t>(parts_++);
+          }
           tasks_.push_back(task);
         }
       }

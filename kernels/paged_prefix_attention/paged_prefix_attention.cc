@@ -4,31 +4,27 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "kernels/half/half.h"
+#include "kernels/kv_layout/kv_elements.h"
 #include "kernels/paged_prefix_attention/paged_prefix_attention_versions.h"
 #include "kernels/simd/cpu.h"
 
 namespace ragcache::kernels {
 namespace {
 
-constexpr int64_t kBlockTokens = KvLayout::kBlockTokens;
-
 // `slots`: the context tokens that the query sees.
-template <class Element>
 void attend_one(const PagedPrefixAttention& args, const AttentionPlan& plan, int64_t query,
                 int64_t head, std::span<const int32_t> slots) {
   const KvLayout& layout = plan.layout();
   const int64_t head_dim = layout.head_dim;
   const int64_t kv_head = head / (plan.n_heads() / layout.n_kv_heads);
-  const auto* kv = static_cast<const Element*>(args.kv);
   const float* q = args.queries + query * args.query_stride + head * head_dim;
+  std::vector<float> elements(head_dim);
   std::vector<double> scores(slots.size());
   double highest = -INFINITY;
   for (size_t i = 0; i < slots.size(); ++i) {
-    const Element* key = kv + layout.key_tile(slots[i] / kBlockTokens, args.layer, kv_head) +
-                         slots[i] % kBlockTokens;
+    read_key(layout, args.kv, {args.layer, kv_head, slots[i]}, elements);
     double product = 0;
-    for (int64_t d = 0; d < head_dim; ++d) product += double{q[d]} * widen(key[d * kBlockTokens]);
+    for (int64_t d = 0; d < head_dim; ++d) product += double{q[d]} * elements[d];
     scores[i] = product / std::sqrt(static_cast<double>(head_dim));
     highest = std::max(highest, scores[i]);
   }
@@ -36,10 +32,9 @@ void attend_one(const PagedPrefixAttention& args, const AttentionPlan& plan, int
   std::vector<double> mean(head_dim, 0.0);
   for (size_t i = 0; i < slots.size(); ++i) {
     const double weight = std::exp(scores[i] - highest);
-    const Element* value = kv + layout.value_tile(slots[i] / kBlockTokens, args.layer, kv_head) +
-                           slots[i] % kBlockTokens * head_dim;
+    read_value(layout, args.kv, {args.layer, kv_head, slots[i]}, elements);
     sum += weight;
-    for (int64_t d = 0; d < head_dim; ++d) mean[d] += weight * widen(value[d]);
+    for (int64_t d = 0; d < head_dim; ++d) mean[d] += weight * elements[d];
   }
   float* y = args.y + (query * plan.n_heads() + head) * head_dim;
   for (int64_t d = 0; d < head_dim; ++d) y[d] = static_cast<float>(mean[d] / sum);
@@ -68,8 +63,7 @@ void paged_prefix_attention_reference(const PagedPrefixAttention& args, const At
   const int64_t begin = batch.context_start[s];
   const int64_t unseen = *next - 1 - query;
   const auto seen = batch.slots.subspan(begin, batch.context_start[s + 1] - begin - unseen);
-  const auto attend = plan.layout().type == KvType::kF16 ? attend_one<Half> : attend_one<float>;
-  for (int64_t head = 0; head < plan.n_heads(); ++head) attend(args, plan, query, head, seen);
+  for (int64_t head = 0; head < plan.n_heads(); ++head) attend_one(args, plan, query, head, seen);
 }
 
 }  // namespace ragcache::kernels

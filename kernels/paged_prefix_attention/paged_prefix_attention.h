@@ -19,11 +19,17 @@ struct AttentionBatch {
 };
 
 // How a batch is cut into tasks; made once per iteration and used by every layer. A task is one
-// KV head's group of query heads × a run of queries × a run of context tiles. Few queries over a
-// long context (decode, a short tail after a cached prefix) split the context, so that every
-// thread has work; the parts are then merged by their maxima and sums (Dao et al., Flash-Decoding).
+// KV head's group of query heads × a run of queries × a run of context tiles. Contexts are walked
+// in parts of kPartTiles, whose results are joined by their maxima and sums (Dao et al.,
+// Flash-Decoding). Many queries walk all parts in one task; few over a long context (decode, a
+// short tail after a cached prefix) have a task for each, so that every thread has work.
 class AttentionPlan {
  public:
+  // Counted from a context's beginning, whatever else is computed, and joined in order: a query's
+  // sums are made in one order only. So short that a few queries over a long context occupy many
+  // threads, so long that joining parts costs next to nothing.
+  static constexpr int32_t kPartTiles = 16;
+
   // REQUIRES: n_heads is a multiple of layout.n_kv_heads; every sequence has a query, and at least
   // as many context tokens as queries.
   AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const KvLayout& layout);
@@ -42,7 +48,7 @@ class AttentionPlan {
     int32_t tile_begin;
     int32_t tile_end;
     int32_t kv_head;
-    int32_t part;  // index of the scratch the partial result goes to; -1: the whole result
+    int32_t part;  // index of the scratch that the result of one part goes to; -1: all parts
   };
   // Parts [part_begin, part_end) of the same queries and KV head.
   struct Merge {
@@ -93,14 +99,15 @@ struct PagedPrefixAttention {
 };
 
 // y = softmax(queries · keysᵀ / sqrt(head_dim)) · values, causal, query heads in equal groups over
-// the KV heads. Products and sums are in fp32 for either type of elements. A query's result depends
-// on its context alone, to the last bit: not on which of its tokens are in this batch, nor on who
-// else is.
+// the KV heads. Products and sums are in fp32 for floats and halves. Where keys and values are
+// bytes, so are the queries and the weights of each 64 tokens, rounded with a scale for each row:
+// a result is off by about a hundredth of its values. A query's result depends on its context
+// alone, to the last bit: not on which of its tokens are in this batch, nor on who else is.
 // REQUIRES: head_dim is a multiple of 16.
 void paged_prefix_attention(const PagedPrefixAttention& args, const AttentionPlan& plan,
                             AttentionScratch& scratch, ThreadPool& pool);
 
-// The same in plain loops over the plan's batch, for one query.
+// The same in plain loops over the plan's batch, for one query, which is not rounded.
 void paged_prefix_attention_reference(const PagedPrefixAttention& args, const AttentionPlan& plan,
                                       int64_t query);
 

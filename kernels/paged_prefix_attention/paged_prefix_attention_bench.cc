@@ -3,7 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include <numeric>
+#include <random>
 
+#include "kernels/kv_layout/kv_elements.h"
 #include "kernels/paged_prefix_attention/paged_prefix_attention.h"
 
 namespace ragcache::kernels {
@@ -44,19 +46,29 @@ void paged(benchmark::State& state, KvType type) {
     context_start.push_back(s * context);
   }
   at::Tensor q = at::randn({sequences * queries, kHeads * kHeadDim});
-  at::Tensor kv = at::randn({(sequences * context + 15) / 16 * layout.block_elements()})
-                      .to(type == KvType::kF16 ? at::kHalf : at::kFloat);
+  std::vector<uint8_t> kv((sequences * context + 15) / 16 * layout.block_bytes());
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> elements(kHeadDim);
+  for (const int32_t slot : slots) {
+    for (int64_t head = 0; head < kKvHeads; ++head) {
+      for (float& x : elements) x = normal(random);
+      write_key(layout, kv.data(), {0, head, slot}, elements);
+      write_value(layout, kv.data(), {0, head, slot}, elements);
+    }
+  }
   at::Tensor y = at::empty_like(q);
   ThreadPool pool(kThreads);
   AttentionScratch scratch;
   const AttentionPlan plan({query_start, context_start, slots}, kHeads, layout);
-  const PagedPrefixAttention args{q.const_data_ptr<float>(), kHeads * kHeadDim, kv.const_data_ptr(),
-                                  0, y.mutable_data_ptr<float>()};
+  const PagedPrefixAttention args{q.const_data_ptr<float>(), kHeads * kHeadDim, kv.data(), 0,
+                                  y.mutable_data_ptr<float>()};
   for (auto _ : state) paged_prefix_attention(args, plan, scratch, pool);
   count_flops(state);
 }
 BENCHMARK_CAPTURE(paged, fp32, KvType::kF32)->Apply(shapes);
 BENCHMARK_CAPTURE(paged, fp16, KvType::kF16)->Apply(shapes);
+BENCHMARK_CAPTURE(paged, int8, KvType::kI8)->Apply(shapes);
 
 void torch_gathered(benchmark::State& state) {
   const int64_t sequences = state.range(0), queries = state.range(1), context = state.range(2);

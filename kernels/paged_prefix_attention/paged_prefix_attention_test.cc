@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/half/half.h"
+#include "kernels/kv_layout/kv_elements.h"
 #include "kernels/paged_prefix_attention/paged_prefix_attention_versions.h"
 #include "kernels/simd/cpu.h"
 #include "kernels/testing/guarded.h"
@@ -48,11 +48,29 @@ struct Slots {
   AttentionBatch batch() const { return {query_start, context_start, slots}; }
 };
 
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kI8};
+
+using Pool = GuardedBuffer<uint8_t>;
+
+// Keys and values of the slots' tokens in layer `layer`; what no token owns stays as it is.
+void fill_tokens(Pool& pool, const KvLayout& layout, int64_t layer,
+                 const std::vector<int32_t>& slots, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> key(layout.head_dim), value(layout.head_dim);
+  for (int32_t slot : slots) {
+    for (int64_t head = 0; head < layout.n_kv_heads; ++head) {
+      for (float& x : key) x = 2.0f * normal(random);
+      for (float& x : value) x = normal(random);
+      write_key(layout, pool.data(), {layer, head, slot}, key);
+      write_value(layout, pool.data(), {layer, head, slot}, value);
+    }
+  }
+}
+
 void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int64_t n_kv_heads,
                    int64_t head_dim, int threads, KvType type) {
   SCOPED_TRACE(testing::Message() << "heads " << n_heads << "/" << n_kv_heads << ", head_dim "
-                                  << head_dim << ", threads " << threads
-                                  << (type == KvType::kF16 ? ", fp16" : ", fp32"));
+                                  << head_dim << ", threads " << threads << ", " << name_of(type));
   std::mt19937 random(8);
   const Slots slots(sequences, random);
   const KvLayout layout{2, n_kv_heads, head_dim, type};
@@ -60,32 +78,20 @@ void expect_agrees(const std::vector<Sequence>& sequences, int64_t n_heads, int6
   const int64_t stride = (n_heads + 2 * n_kv_heads) * head_dim;
   Guarded queries(n_tokens * stride);
   fill_normal(queries, random);
-  // What no context token owns is not-a-number: reading it into a result would show.
-  Guarded kv(slots.blocks * layout.block_elements(), std::numeric_limits<float>::quiet_NaN());
-  std::normal_distribution<float> normal;
-  for (int32_t slot : slots.slots) {
-    for (int64_t head = 0; head < n_kv_heads; ++head) {
-      for (int64_t d = 0; d < head_dim; ++d) {
-        kv[layout.key_tile(slot / kBlockTokens, 1, head) + d * kBlockTokens + slot % kBlockTokens] =
-            2.0f * normal(random);
-        kv[layout.value_tile(slot / kBlockTokens, 1, head) + slot % kBlockTokens * head_dim + d] =
-            normal(random);
-      }
-    }
-  }
-  std::vector<Half> halves;
-  for (int64_t i = 0; i < kv.size() && type == KvType::kF16; ++i) halves.push_back(to_half(kv[i]));
-  const void* stored = kv.data();
-  if (type == KvType::kF16) stored = halves.data();
+  // All bits set are not-a-number: reading it into a result would show.
+  Pool kv(slots.blocks * layout.block_bytes(), 0xFF);
+  fill_tokens(kv, layout, 1, slots.slots, random);
   Guarded y(n_tokens * n_heads * head_dim, 55.0f), expected = y;
   ThreadPool pool(threads);
   const AttentionPlan plan(slots.batch(), n_heads, layout);
-  PagedPrefixAttention args{queries.data(), stride, stored, 1, y.data()};
+  PagedPrefixAttention args{queries.data(), stride, kv.data(), 1, y.data()};
   AttentionScratch scratch;
   paged_prefix_attention(args, plan, scratch, pool);
   args.y = expected.data();
   for (int64_t q = 0; q < n_tokens; ++q) paged_prefix_attention_reference(args, plan, q);
-  expect_close(y, expected, 2e-5f);
+  // Bytes: of a few values of about 1 each a weight is off by up to 1/254, and by what the rounding
+  // of the queries does to its score.
+  expect_close(y, expected, type == KvType::kI8 ? 0.06f : 2e-5f);
   y.expect_intact("y");
   if (!has_avx512()) return;
   args.y = expected.data();
@@ -104,8 +110,9 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
   for (const auto& batch : batches) {
     for (int64_t head_dim : {64, 80, 96, 128}) {
       for (auto [n_heads, n_kv_heads] : {std::pair{2, 2}, {9, 3}, {8, 2}, {8, 1}}) {
-        expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2, KvType::kF32);
-        expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2, KvType::kF16);
+        for (KvType type : kTypes) {
+          expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2, type);
+        }
       }
     }
   }
@@ -113,7 +120,7 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
 
 TEST(PagedPrefixAttention, AgreesWhenALongContextIsSplitOverThreads) {
   for (int threads : {1, 2, 7}) {
-    for (KvType type : {KvType::kF32, KvType::kF16}) {
+    for (KvType type : kTypes) {
       expect_agrees({{{1500, 100, 31}, 1}}, 9, 3, 64, threads, type);
       expect_agrees({{{700, 5, 1200}, 40}}, 3, 1, 16, threads, type);
       expect_agrees({{{513}, 2}, {{2000}, 1}}, 4, 2, 32, threads, type);
@@ -127,19 +134,17 @@ TEST(PagedPrefixAttention, GivesAQueryTheSameBitsHoweverItsPromptIsCutAndWhoever
   const std::vector<int32_t> runs = {40, 300, 5, 700, 33};
   const int32_t length = std::accumulate(runs.begin(), runs.end(), 0);
   const Slots slots({{runs, length}}, random);
-  for (const KvType type : {KvType::kF32, KvType::kF16}) {
-    SCOPED_TRACE(type == KvType::kF16 ? "fp16" : "fp32");
+  for (const KvType type : kTypes) {
+    SCOPED_TRACE(name_of(type));
     const KvLayout layout{1, kKvHeads, kHeadDim, type};
-    Guarded kv(slots.blocks * layout.block_elements()), queries(length * kWidth);
-    fill_normal(kv, random);
+    Pool kv(slots.blocks * layout.block_bytes(), 0xFF);
+    fill_tokens(kv, layout, 0, slots.slots, random);
+    Guarded queries(length * kWidth);
     fill_normal(queries, random);
-    std::vector<Half> halves;
-    for (int64_t i = 0; i < kv.size(); ++i) halves.push_back(to_half(kv[i]));
     ThreadPool pool(3);
     AttentionScratch scratch;
     Guarded whole(length * kWidth), piece(length * kWidth);
     PagedPrefixAttention args{queries.data(), kWidth, kv.data(), 0, whole.data()};
-    if (type == KvType::kF16) args.kv = halves.data();
     paged_prefix_attention(args, AttentionPlan(slots.batch(), kHeads, layout), scratch, pool);
     for (const int32_t step : {1, 7, 64, 500}) {
       for (int32_t begin = 0; begin < length; begin += step == 1 ? 89 : step) {
@@ -164,6 +169,41 @@ TEST(PagedPrefixAttention, GivesAQueryTheSameBitsHoweverItsPromptIsCutAndWhoever
       }
     }
   }
+}
+
+// Where queries, keys and values are whole numbers of a step and weights are all or nothing, as for
+// keys that point with the query or against it, bytes hold everything.
+TEST(PagedPrefixAttention, RoundsNothingThatBytesHold) {
+  std::mt19937 random(12);
+  constexpr int64_t kHeads = 3, kHeadDim = 32, kQueries = 20;
+  const Slots slots({{{16, 40, 23, 100}, kQueries}}, random);
+  const KvLayout layout{1, 1, kHeadDim, KvType::kI8};
+  Pool kv(slots.blocks * layout.block_bytes(), 0xFF);
+  const auto whole = [&](float step, std::vector<float>& to) {
+    std::uniform_int_distribution<int> byte(-127, 127);
+    for (float& x : to) x = step * static_cast<float>(byte(random));
+    to[random() % to.size()] = step * 127;
+  };
+  std::vector<float> direction(kHeadDim), key(kHeadDim), value(kHeadDim);
+  whole(0.5f, direction);
+  for (int32_t slot : slots.slots) {
+    const float sign = random() % 3 == 0 ? 1.0f : -1.0f;
+    for (int64_t d = 0; d < kHeadDim; ++d) key[d] = sign * direction[d];
+    whole(0.25f, value);
+    write_key(layout, kv.data(), {0, 0, slot}, key);
+    write_value(layout, kv.data(), {0, 0, slot}, value);
+  }
+  Guarded queries(kQueries * kHeads * kHeadDim);
+  for (int64_t i = 0; i < queries.size(); ++i) queries[i] = 2.0f * direction[i % kHeadDim];
+  Guarded y(queries.size()), expected = y;
+  ThreadPool pool(1);
+  AttentionScratch scratch;
+  const AttentionPlan plan(slots.batch(), kHeads, layout);
+  PagedPrefixAttention args{queries.data(), kHeads * kHeadDim, kv.data(), 0, y.data()};
+  paged_prefix_attention(args, plan, scratch, pool);
+  args.y = expected.data();
+  for (int64_t q = 0; q < kQueries; ++q) paged_prefix_attention_reference(args, plan, q);
+  expect_close(y, expected, 1e-5f);
 }
 
 TEST(AttentionPlan, CutsContextsWhereTheyAreLongSoThatFewQueriesOccupyThreads) {

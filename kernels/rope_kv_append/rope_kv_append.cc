@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "common/check.h"
+#include "kernels/half/byte_scale.h"
 #include "kernels/half/half.h"
+#include "kernels/kv_layout/kv_elements.h"
 #include "kernels/simd/avx2.h"
 #include "kernels/simd/cpu.h"
 
@@ -13,6 +16,7 @@ namespace {
 
 constexpr int64_t kTaskTokens = 16;
 constexpr int64_t kBlockTokens = KvLayout::kBlockTokens;
+constexpr int64_t kMaxHeadDim = 512;
 
 RAG_AVX2_INLINE void rotate(const float* head, const float* cosines, const float* sines,
                             int64_t half, int64_t i, __m256& first, __m256& second) {
@@ -24,72 +28,106 @@ RAG_AVX2_INLINE void rotate(const float* head, const float* cosines, const float
   second = _mm256_fmadd_ps(b, cosine, _mm256_mul_ps(a, sine));
 }
 
+RAG_AVX2_INLINE void rotate_head(float* head, const float* cosines, const float* sines,
+                                 int64_t half, float* to) {
+  for (int64_t i = 0; i < half; i += 8) {
+    __m256 first, second;
+    rotate(head, cosines, sines, half, i, first, second);
+    _mm256_storeu_ps(to + i, first);
+    _mm256_storeu_ps(to + half + i, second);
+  }
+}
+
+// Into a transposed tile: elements lie a block's tokens apart.
 template <class Element>
-RAG_AVX2 void append_avx2(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
-  const KvLayout& layout = args.layout;
-  const int64_t head_dim = layout.head_dim, half = head_dim / 2;
-  auto* kv = static_cast<Element*>(args.kv);
-  float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
-  const float* cosines = table.cosines(args.positions[token]);
-  const float* sines = table.sines(args.positions[token]);
-  __m256 first, second;
-  for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
-    for (int64_t i = 0; i < half; i += 8) {
-      rotate(head, cosines, sines, half, i, first, second);
-      _mm256_storeu_ps(head + i, first);
-      _mm256_storeu_ps(head + half + i, second);
-    }
-  }
-  const int64_t block = args.slots[token] / kBlockTokens;
-  const int64_t offset = args.slots[token] % kBlockTokens;
-  Element lanes[16];
-  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    Element* keys = kv + layout.key_tile(block, args.layer, h) + offset;
-    for (int64_t i = 0; i < half; i += 8) {
-      rotate(head, cosines, sines, half, i, first, second);
-      store_lanes(lanes, first);
-      store_lanes(lanes + 8, second);
-      for (int64_t lane = 0; lane < 8; ++lane) {
-        keys[(i + lane) * kBlockTokens] = lanes[lane];
-        keys[(half + i + lane) * kBlockTokens] = lanes[8 + lane];
-      }
-    }
-  }
-  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    Element* values = kv + layout.value_tile(block, args.layer, h) + offset * head_dim;
-    for (int64_t i = 0; i < head_dim; i += 8) store_lanes(values + i, load_lanes(head + i));
+RAG_AVX2_INLINE void store_key(const float* key, int64_t head_dim, int64_t offset, uint8_t* tile) {
+  auto* to = reinterpret_cast<Element*>(tile) + offset;
+  Element lanes[8];
+  for (int64_t i = 0; i < head_dim; i += 8) {
+    store_lanes(lanes, load_lanes(key + i));
+    for (int64_t lane = 0; lane < 8; ++lane) to[(i + lane) * kBlockTokens] = lanes[lane];
   }
 }
 
 template <class Element>
-void append_reference(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
+RAG_AVX2_INLINE void store_value(const float* value, int64_t head_dim, int64_t offset,
+                                 uint8_t* tile) {
+  auto* to = reinterpret_cast<Element*>(tile) + offset * head_dim;
+  for (int64_t i = 0; i < head_dim; i += 8) store_lanes(to + i, load_lanes(value + i));
+}
+
+// Rounds a head's elements; returns their scale.
+RAG_AVX2_INLINE float round_to_bytes(const float* head, int64_t head_dim, int8_t* bytes) {
+  __m256 largest = _mm256_setzero_ps();
+  for (int64_t i = 0; i < head_dim; i += 8) {
+    const __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), load_lanes(head + i));
+    largest = _mm256_max_ps(largest, magnitude);
+  }
+  const auto [scale, inverse] = byte_scale(max_lanes(largest));
+  for (int64_t i = 0; i < head_dim; i += 8) {
+    const __m256i whole =
+        _mm256_cvtps_epi32(_mm256_mul_ps(load_lanes(head + i), _mm256_set1_ps(inverse)));
+    const __m128i words =
+        _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(bytes + i), _mm_packs_epi16(words, words));
+  }
+  return scale;
+}
+
+template <>
+RAG_AVX2_INLINE void store_key<int8_t>(const float* key, int64_t head_dim, int64_t offset,
+                                       uint8_t* tile) {
+  int8_t bytes[kMaxHeadDim];
+  reinterpret_cast<float*>(tile)[offset] = round_to_bytes(key, head_dim, bytes);
+  uint8_t* to = tile + KvLayout::kScaleBytes + 4 * offset;
+  for (int64_t i = 0; i < head_dim; i += 4) std::memcpy(to + i * kBlockTokens, bytes + i, 4);
+}
+
+template <>
+RAG_AVX2_INLINE void store_value<int8_t>(const float* value, int64_t head_dim, int64_t offset,
+                                         uint8_t* tile) {
+  int8_t bytes[kMaxHeadDim];
+  reinterpret_cast<float*>(tile)[offset] = round_to_bytes(value, head_dim, bytes);
+  auto* to = reinterpret_cast<int8_t*>(tile) + KvLayout::kScaleBytes + offset / 4 * (4 * head_dim) +
+             offset % 4;
+  for (int64_t i = 0; i < head_dim; ++i) to[4 * i] = bytes[i];
+}
+
+template <class Element>
+RAG_AVX2 void append_avx2(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
   const KvLayout& layout = args.layout;
   const int64_t head_dim = layout.head_dim, half = head_dim / 2;
-  auto* kv = static_cast<Element*>(args.kv);
+  auto* kv = static_cast<uint8_t*>(args.kv);
   float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
   const float* cosines = table.cosines(args.positions[token]);
   const float* sines = table.sines(args.positions[token]);
+  for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
+    rotate_head(head, cosines, sines, half, head);
+  }
   const int64_t block = args.slots[token] / kBlockTokens;
   const int64_t offset = args.slots[token] % kBlockTokens;
-  for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = head[i], b = head[half + i];
-      head[i] = a * cosines[i] - b * sines[i];
-      head[half + i] = b * cosines[i] + a * sines[i];
-    }
+  float key[kMaxHeadDim];
+  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
+    rotate_head(head, cosines, sines, half, key);
+    store_key<Element>(key, head_dim, offset, kv + layout.key_tile(block, args.layer, h));
   }
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    Element* keys = kv + layout.key_tile(block, args.layer, h) + offset;
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = head[i], b = head[half + i];
-      narrow(a * cosines[i] - b * sines[i], keys[i * kBlockTokens]);
-      narrow(b * cosines[i] + a * sines[i], keys[(half + i) * kBlockTokens]);
-    }
+    store_value<Element>(head, head_dim, offset, kv + layout.value_tile(block, args.layer, h));
   }
-  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
-    Element* values = kv + layout.value_tile(block, args.layer, h) + offset * head_dim;
-    for (int64_t i = 0; i < head_dim; ++i) narrow(head[i], values[i]);
+}
+
+using AppendToken = void (*)(const RopeKvAppend& args, const RopeTable& table, int64_t token);
+
+AppendToken append_avx2_of(KvType type) {
+  switch (type) {
+    case KvType::kF32:
+      return append_avx2<float>;
+    case KvType::kF16:
+      return append_avx2<Half>;
+    case KvType::kI8:
+      return append_avx2<int8_t>;
   }
+  RAG_CHECK(false);
 }
 
 }  // namespace
@@ -115,15 +153,15 @@ RopeTable::RopeTable(int64_t positions, int64_t head_dim, double base,
 
 void rope_kv_append(const RopeKvAppend& args, const RopeTable& table, ThreadPool& pool) {
   RAG_CHECK(args.qkv != nullptr && args.kv != nullptr && args.n_tokens >= 0);
-  RAG_CHECK(args.layout.head_dim == table.head_dim() && table.head_dim() % 16 == 0);
+  RAG_CHECK(args.layout.head_dim == table.head_dim() && table.head_dim() % 16 == 0 &&
+            table.head_dim() <= kMaxHeadDim);
   RAG_CHECK(args.layer >= 0 && args.layer < args.layout.n_layers);
   for (int64_t t = 0; t < args.n_tokens; ++t) {
     RAG_CHECK(args.positions[t] >= 0 && args.positions[t] < table.positions());
     RAG_CHECK(args.slots[t] >= 0);
   }
-  const auto one_token = !has_avx2()                        ? rope_kv_append_reference
-                         : args.layout.type == KvType::kF16 ? append_avx2<Half>
-                                                            : append_avx2<float>;
+  const AppendToken one_token =
+      has_avx2() ? append_avx2_of(args.layout.type) : rope_kv_append_reference;
   pool.run((args.n_tokens + kTaskTokens - 1) / kTaskTokens, [&](int64_t task, int) {
     const int64_t end = std::min((task + 1) * kTaskTokens, args.n_tokens);
     for (int64_t t = task * kTaskTokens; t < end; ++t) one_token(args, table, t);
@@ -131,10 +169,30 @@ void rope_kv_append(const RopeKvAppend& args, const RopeTable& table, ThreadPool
 }
 
 void rope_kv_append_reference(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
-  if (args.layout.type == KvType::kF16) {
-    append_reference<Half>(args, table, token);
-  } else {
-    append_reference<float>(args, table, token);
+  const KvLayout& layout = args.layout;
+  const int64_t head_dim = layout.head_dim, half = head_dim / 2;
+  float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
+  const float* cosines = table.cosines(args.positions[token]);
+  const float* sines = table.sines(args.positions[token]);
+  std::vector<float> rotated(head_dim);
+  const auto rotate_head = [&] {
+    for (int64_t i = 0; i < half; ++i) {
+      const float a = head[i], b = head[half + i];
+      rotated[i] = a * cosines[i] - b * sines[i];
+      rotated[half + i] = b * cosines[i] + a * sines[i];
+    }
+  };
+  for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
+    rotate_head();
+    std::copy(rotated.begin(), rotated.end(), head);
+  }
+  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
+    rotate_head();
+    write_key(layout, args.kv, {args.layer, h, args.slots[token]}, rotated);
+  }
+  for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
+    write_value(layout, args.kv, {args.layer, h, args.slots[token]},
+                std::span<const float>(head, head_dim));
   }
 }
 

@@ -40,7 +40,7 @@ struct RopeKvAppend {
 
 // Rotates the queries in place, and writes the rotated keys and the values of each token into its
 // slot of the pool. Keys in `qkv` are left as they were.
-// REQUIRES: head_dim is a multiple of 16, positions lie in the table.
+// REQUIRES: head_dim is a multiple of 16 up to 512, positions lie in the table.
 void rope_kv_append(const RopeKvAppend& args, const RopeTable& table, ThreadPool& pool);
 
 // The same in plain loops, one token.

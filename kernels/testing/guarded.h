@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -16,7 +17,7 @@ class GuardedBuffer {
  public:
   explicit GuardedBuffer(int64_t size, Element fill = 0)
       : size_(size), values_(size + 2 * kGuard, kSentinel) {
-    std::fill(data(), data() + size, fill);
+    for (Element& element : std::span(values_).subspan(kGuard, size)) element = fill;
   }
 
   Element* data() { return values_.data() + kGuard; }

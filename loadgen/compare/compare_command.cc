@@ -33,8 +33,8 @@ absl::Status compare(const CompareCommand& command) {
 
   const TierSizes sizes{.device_mib = bench->device_mib(),
                         .host_mib = bench->host_mib(),
-                        .device_tokens = bench->tokens_in(bench->device_mib()),
-                        .host_tokens = bench->tokens_in(bench->host_mib())};
+                        .device_tokens = bench->own_tokens_in(bench->device_mib()),
+                        .host_tokens = bench->own_tokens_in(bench->host_mib())};
   std::vector<Contender> contenders;
   for (const std::string& name : command.modes) {
     RAG_ASSIGN_OR_RETURN(const Mode mode, make_mode(name, sizes));

@@ -24,8 +24,9 @@ struct ExperimentCommand {
   std::string ragcache;  // the program; empty: beside this one
   std::string work_dir;  // of states and logs; empty: a temporary folder, removed at the end
   uint32_t threads = 0;  // of each server; 0: as many as there are cores
-  std::string activations = "fp32";  // of RAGCache's servers
-  double device_share = 0.125;       // of the working set of the run
+  std::string activations = "fp32";  // of RAGCache's servers, as the next
+  std::string kv_dtype = "fp16";
+  double device_share = 0.125;  // of the working set of the run
   double host_share = 0.5;
   uint64_t warm_up = 300;
   uint64_t requests = 600;

@@ -37,6 +37,8 @@ void add_experiment_options(CLI::App& command, ExperimentCommand& options) {
       ->check(CLI::Range(0, 1024));
   add("--activations", options.activations, "of RAGCache's servers, as they have that option")
       ->check(CLI::IsMember({"fp32", "int8"}));
+  add("--kv-dtype", options.kv_dtype, "likewise; tiers are sized in fp16 whatever it is")
+      ->check(CLI::IsMember({"fp16", "fp32", "int8"}));
   add("--ragcache", options.ragcache, "the program `ragcache`; default: beside this one");
   add("--profile", options.profile,
       "prefill times to predict by, and for the servers, as a worker keeps them; default: measured "

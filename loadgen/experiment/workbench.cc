@@ -14,6 +14,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/strings.h"
+#include "kernels/kv_layout/kv_layout.h"
 #include "loadgen/experiment/server_process.h"
 #include "loadgen/policy/profile.h"
 #include "loadgen/report/environment.h"
@@ -171,6 +172,8 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
                        std::to_string(threads_),
                        "--activations",
                        command_.activations,
+                       "--kv-dtype",
+                       command_.kv_dtype,
                        "--profile-after-s",
                        kNever,
                        "--max-requests",
@@ -199,7 +202,19 @@ absl::StatusOr<Contender> Workbench::ragcache(const std::string& name,
 // Another model, thread count, arithmetic or set of documents is another state.
 std::string Workbench::state_dir() const {
   return str_cat(folder_, "/state-", to_hex(std::span(material_.digest).first(4)), "-", threads_,
-                 command_.activations == "fp32" ? "" : "-" + command_.activations);
+                 command_.activations == "fp32" ? "" : "-" + command_.activations,
+                 command_.kv_dtype == "fp16" ? "" : "-kv-" + command_.kv_dtype);
+}
+
+uint64_t Workbench::own_tokens_in(uint64_t mib) const {
+  const kernels::KvLayout ours{.n_layers = 1,
+                               .n_kv_heads = 1,
+                               .head_dim = static_cast<int64_t>(material_.head_dim),
+                               .type = kernels::kv_type_named(command_.kv_dtype).value()};
+  kernels::KvLayout halves = ours;
+  halves.type = kernels::KvType::kF16;
+  return tokens_in(mib) * static_cast<uint64_t>(halves.block_bytes()) /
+         static_cast<uint64_t>(ours.block_bytes());
 }
 
 absl::Status Workbench::prepare() {
@@ -287,6 +302,7 @@ ExperimentReport Workbench::report(const std::string& title) const {
   fact("arrivals", command_.arrivals.process);
   fact("threads of each server", std::to_string(threads_));
   fact("RAGCache's activations", command_.activations);
+  fact("RAGCache's KV", command_.kv_dtype);
   fact("working set, tokens", std::to_string(material_.working_set_tokens));
   fact("device tier, MiB", std::to_string(device_mib_));
   fact("host tier, MiB", std::to_string(host_mib_));

@@ -31,6 +31,8 @@ class Workbench {
   uint64_t device_mib() const { return device_mib_; }
   uint64_t host_mib() const { return host_mib_; }
   uint64_t tokens_in(uint64_t mib) const { return (mib << 20) / material_.kv_bytes_per_token; }
+  // As RAGCache's servers keep them.
+  uint64_t own_tokens_in(uint64_t mib) const;
   // Of every server.
   uint32_t threads() const { return threads_; }
 

@@ -139,8 +139,8 @@ class Engines {
         const Mode mode,
         make_mode("ragcache", {.device_mib = bench_.device_mib(),
                                .host_mib = bench_.host_mib(),
-                               .device_tokens = bench_.tokens_in(bench_.device_mib()),
-                               .host_tokens = bench_.tokens_in(bench_.host_mib())}));
+                               .device_tokens = bench_.own_tokens_in(bench_.device_mib()),
+                               .host_tokens = bench_.own_tokens_in(bench_.host_mib())}));
     RAG_ASSIGN_OR_RETURN(Contender contender, bench_.ragcache("ragcache", mode.flags));
     RAG_ASSIGN_OR_RETURN(contender.predicted_prefill_seconds, bench_.predict(mode.cache));
     return contender;

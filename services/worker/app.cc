@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<App>> App::start(const Config& config, metrics::R
   RAG_ASSIGN_OR_RETURN(LlamaWeights weights, load_llama_weights(*files, *parts->threads));
   parts->model = std::make_unique<LlamaModel>(
       std::move(weights), config.max_batch_tokens, *parts->threads,
-      config.kv_dtype == "fp32" ? kernels::KvType::kF32 : kernels::KvType::kF16,
+      kernels::kv_type_named(config.kv_dtype).value(),
       config.activations == "int8" ? Activations::kInt8 : Activations::kF32);
 
   const kernels::KvLayout layout = parts->model->kv_layout();

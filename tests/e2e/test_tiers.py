@@ -62,6 +62,14 @@ class Memory(unittest.TestCase):
                          plenty)
         self.assertGreater(self.cache["hit_host_prefix_tokens"], 1000)
 
+    def test_so_does_every_tier_with_int8_keys_and_values(self):
+        plenty = self.answers(kv_dtype="int8", kv_memory_mib=256, host_memory_mib=0)
+        blocks = self.cache["blocks"]["total"]
+        self.assertEqual(self.answers(kv_dtype="int8", kv_memory_mib=5, host_memory_mib=96), plenty)
+        self.assertGreater(self.cache["hit_host_prefix_tokens"], 1000)
+        self.answers(kv_memory_mib=256, host_memory_mib=0)
+        self.assertAlmostEqual(blocks / self.cache["blocks"]["total"], 128 / 68, places=2)
+
     def test_a_document_longer_than_the_device_is_refused_and_says_why(self):
         server = Server(kv_memory_mib=8, host_memory_mib=32)
         self.addCleanup(server.stop)

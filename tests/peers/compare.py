@@ -57,10 +57,10 @@ def json_part(text):
     return "\n".join(lines[start:])
 
 
-def ragcache(model, threads, activations="fp32"):
+def ragcache(model, threads, activations="fp32", kv_dtype="fp16"):
     result = json.loads(run([ROOT / "build/release/bin/services_worker_model_bench", model,
-                             "--threads", threads, "--activations", activations, "--runs", 1,
-                             "--json"]))
+                             "--threads", threads, "--activations", activations,
+                             "--kv-dtype", kv_dtype, "--runs", 1, "--json"]))
     rate = {case["name"]: case["tokens"] / case["seconds"][0] for case in result["cases"]}
     rates = {f"prefill {n}": rate[f"prefill of {n}"] for n in PROMPTS}
     return rates | {f"decode {n}": rate[f"decode at {DECODE_CONTEXT}, batch of {n}"]
@@ -68,7 +68,7 @@ def ragcache(model, threads, activations="fp32"):
 
 
 def ragcache_int8(model, threads):
-    return ragcache(model, threads, "int8")
+    return ragcache(model, threads, "int8", "int8")
 
 
 def llama_cpp(model, threads):

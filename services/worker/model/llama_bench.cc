@@ -143,7 +143,7 @@ int run(const Options& options) {
   const double load_seconds = seconds_since(start);
   // The mapped file counts, as long as it stays in memory.
   const double load_mib = resident_mib();
-  const char* kv_dtype = options.kv_type == kernels::KvType::kF16 ? "fp16" : "fp32";
+  const char* kv_dtype = kernels::name_of(options.kv_type).data();
   const char* activations = options.activations == Activations::kInt8 ? "int8" : "fp32";
   Bench bench(*std::move(weights), pool, options);
   std::vector<Case> cases;
@@ -195,8 +195,8 @@ bool parse(int argc, char** argv, Options& options) {
       if (!parse_count(value, options.runs)) return false;
     } else if (name == "--only") {
       options.only = value;
-    } else if (name == "--kv-dtype" && (value == "fp16" || value == "fp32")) {
-      options.kv_type = value == "fp16" ? kernels::KvType::kF16 : kernels::KvType::kF32;
+    } else if (name == "--kv-dtype" && kernels::kv_type_named(value).has_value()) {
+      options.kv_type = *kernels::kv_type_named(value);
     } else if (name == "--activations" && (value == "fp32" || value == "int8")) {
       options.activations = value == "int8" ? Activations::kInt8 : Activations::kF32;
     } else {
@@ -213,7 +213,7 @@ int main(int argc, char** argv) {
   ragcache::worker::Options options;
   if (!ragcache::worker::parse(argc, argv, options)) {
     std::fprintf(stderr,
-                 "Usage: %s MODEL.gguf [--threads N] [--runs N] [--kv-dtype fp16|fp32] "
+                 "Usage: %s MODEL.gguf [--threads N] [--runs N] [--kv-dtype fp32|fp16|int8] "
                  "[--activations fp32|int8] [--only TEXT] [--json]\n",
                  argv[0]);
     return 2;

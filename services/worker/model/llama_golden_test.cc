@@ -160,6 +160,18 @@ TEST_F(LlamaGolden, GivesNearlyTheReferencesLogitsAndContinuationsWithInt8Activa
   EXPECT_NE(model_->kv_fingerprint(), model_->fingerprint());
 }
 
+// So do bytes for keys and values.
+TEST_F(LlamaGolden, GivesNearlyTheReferencesLogitsAndContinuationsWithInt8KeysAndValues) {
+  load_model(kernels::KvType::kI8);
+  expect_reference(kInt8Tolerance);
+  EXPECT_GT(worst_, kTolerance) << "these are not bytes";
+}
+
+TEST_F(LlamaGolden, GivesNearlyTheReferencesLogitsAndContinuationsWithInt8Everywhere) {
+  load_model(kernels::KvType::kI8, Activations::kInt8);
+  expect_reference(kInt8Tolerance);
+}
+
 TEST_F(LlamaGolden, GivesTheSameTokensWithAndWithoutACachedPrefixInHalves) {
   load_model(kernels::KvType::kF16);
   constexpr size_t kTokens = 16;
@@ -178,10 +190,13 @@ TEST_F(LlamaGolden, GivesTheSameTokensWithAndWithoutACachedPrefixInHalves) {
 
 // The promise that a cached prefix changes nothing holds to the last bit: with int8 activations a
 // difference in the last bits would soon be one of whole steps.
-TEST_F(LlamaGolden, GivesTheSameBitsAfterACachedPrefixWhateverTheActivations) {
-  for (const Activations activations : {Activations::kF32, Activations::kInt8}) {
-    SCOPED_TRACE(activations == Activations::kInt8 ? "int8" : "fp32");
-    load_model(kernels::KvType::kF16, activations);
+TEST_F(LlamaGolden, GivesTheSameBitsAfterACachedPrefixWhateverTheTypes) {
+  for (const auto& [kv_type, activations] : {std::pair{kernels::KvType::kF16, Activations::kF32},
+                                             {kernels::KvType::kF16, Activations::kInt8},
+                                             {kernels::KvType::kI8, Activations::kF32}}) {
+    SCOPED_TRACE(testing::Message() << "KV in " << kernels::name_of(kv_type) << ", activations "
+                                    << static_cast<int>(activations));
+    load_model(kv_type, activations);
     for (size_t p = 0; p < prompts_.size(); p += 10) {
       const std::vector<uint32_t>& ids = prompts_[p].ids;
       const auto slots = std::span(slots_[p]).first(ids.size());

@@ -12,23 +12,35 @@ namespace ragcache::kernels::avx512 {
 // 16 sums, 8 registers of weights and two of scale and minimum leave six.
 inline constexpr int kByteRows = 16;
 
-struct ByteProducts {
-  __m512i sums;
+RAG_SIMD_INLINE __m512i four_bytes(const int8_t* four) {
+  int32_t bytes;
+  std::memcpy(&bytes, four, sizeof(bytes));
+  return _mm512_set1_epi32(bytes);
+}
 
-  RAG_SIMD_INLINE static ByteProducts zero() { return {_mm512_setzero_si512()}; }
+struct ByteProducts {
+  // As what they are: GCC copies sums of the general type __m512i in every turn of a loop.
+  typedef int32_t Sums __attribute__((vector_size(64)));
+  Sums sums;
+
+  RAG_SIMD_INLINE static ByteProducts zero() { return {Sums(_mm512_setzero_si512())}; }
   template <class Weights>
   RAG_SIMD_INLINE void add(Weights weights, const int8_t* four) {
-    int32_t bytes;
-    std::memcpy(&bytes, four, sizeof(bytes));
-    sums = _mm512_dpbusd_epi32(sums, weights.bytes, _mm512_set1_epi32(bytes));
+    if constexpr (Weights::kSigned) {
+      sums = Sums(_mm512_dpbusd_epi32(__m512i(sums), four_bytes(four), weights.bytes));
+    } else {
+      sums = Sums(_mm512_dpbusd_epi32(__m512i(sums), weights.bytes, four_bytes(four)));
+    }
   }
   RAG_SIMD_INLINE Lanes less(int32_t n) const {
-    return {_mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_set1_epi32(n)))};
+    return {
+        _mm512_maskz_cvtepi32_ps(0xFFFF, _mm512_sub_epi32(__m512i(sums), _mm512_set1_epi32(n)))};
   }
 };
 
 struct Nibbles {
   using Products = ByteProducts;
+  static constexpr bool kSigned = false;
 
   __m512i bytes;
 
@@ -42,12 +54,22 @@ struct Nibbles {
 struct SignedBytes {
   using Products = ByteProducts;
   static constexpr int32_t kOffset = 128;
+  static constexpr bool kSigned = false;
 
   __m512i bytes;
 
   RAG_SIMD_INLINE static SignedBytes load(const uint8_t* from) {
     return {_mm512_xor_si512(_mm512_loadu_si512(from), _mm512_set1_epi8(-128))};
   }
+};
+
+struct PlainBytes {
+  using Products = ByteProducts;
+  static constexpr bool kSigned = true;
+
+  __m512i bytes;
+
+  RAG_SIMD_INLINE static PlainBytes load(const uint8_t* from) { return {_mm512_loadu_si512(from)}; }
 };
 
 RAG_SIMD_INLINE void store_bytes(Lanes whole, int8_t* to) {

@@ -90,6 +90,29 @@ struct SignedBytes {
   }
 };
 
+struct PlainBytes {
+  __m256i low, high;
+
+  // Two products, each at most 127 · 127, fit 16 bits.
+  struct Products {
+    __m256i low, high;
+
+    RAG_SIMD_INLINE static Products zero() {
+      return {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    }
+    RAG_SIMD_INLINE void add(PlainBytes weights, const int8_t* four) {
+      const __m256i bytes = four_bytes(four);
+      low = _mm256_add_epi32(low, pairs_of(_mm256_maddubs_epi16(bytes, weights.low)));
+      high = _mm256_add_epi32(high, pairs_of(_mm256_maddubs_epi16(bytes, weights.high)));
+    }
+    RAG_SIMD_INLINE Lanes less(int32_t n) const { return floats_less(low, high, n); }
+  };
+
+  RAG_SIMD_INLINE static PlainBytes load(const uint8_t* from) {
+    return {load_words(from), load_words(from + 32)};
+  }
+};
+
 RAG_SIMD_INLINE void store_bytes(Lanes whole, int8_t* to) {
   const __m256i words = _mm256_permute4x64_epi64(
       _mm256_packs_epi32(_mm256_cvtps_epi32(whole.low), _mm256_cvtps_epi32(whole.high)), 0xD8);

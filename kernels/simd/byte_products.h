@@ -3,6 +3,7 @@
 // Products of bytes, 16 outputs at a time (kernels/simd/lanes.h):
 //
 //   Nibbles, SignedBytes   weights of 4 inputs × 16 outputs, 4 bytes a lane
+//   PlainBytes             the same for inputs that are not negative
 //   their Products         whole numbers that add(weights, bytes of 4 inputs) adds to; less(n) is
 //                          what they are less n, as floats
 //   SignedBytes::kOffset   what its bytes are above what they stand for
@@ -13,7 +14,7 @@
 #include "kernels/simd/lanes.h"
 
 #ifdef RAG_SIMD_AVX512
-#include "kernels/int8_linear/byte_products_avx512.h"
+#include "kernels/simd/byte_products_avx512.h"
 #else
-#include "kernels/int8_linear/byte_products_avx2.h"
+#include "kernels/simd/byte_products_avx2.h"
 #endif
