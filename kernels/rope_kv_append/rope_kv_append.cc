@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "common/check.h"
 #include "kernels/half/byte_scale.h"
@@ -36,6 +37,37 @@ RAG_AVX2_INLINE void rotate_head(float* head, const float* cosines, const float*
     _mm256_storeu_ps(to + i, first);
     _mm256_storeu_ps(to + half + i, second);
   }
+}
+
+// Elements that meet in a butterfly are whole registers apart.
+constexpr int64_t kSpreadStep = 8;
+
+// Of how many elements spread() mixes each.
+int64_t spread_of(int64_t head_dim) {
+  const int64_t steps = head_dim / kSpreadStep;
+  return steps & -steps;
+}
+
+// Walsh–Hadamard transforms of elements kSpreadStep apart: products of two heads become
+// spread_of() times as large, and what one element had above all others is shared out, so that a
+// scale of the head suits all of them (Ashkboos et al., QuaRot). Has the caller's instructions.
+__attribute__((always_inline)) inline void spread(float* head, int64_t head_dim) {
+  const int64_t span = kSpreadStep * spread_of(head_dim);
+  for (int64_t half = kSpreadStep; half < span; half *= 2) {
+    for (int64_t pair = 0; pair < head_dim; pair += 2 * half) {
+      for (int64_t i = pair; i < pair + half; ++i) {
+        const float a = head[i], b = head[half + i];
+        head[i] = a + b;
+        head[half + i] = a - b;
+      }
+    }
+  }
+}
+
+__attribute__((always_inline)) inline void spread_query(float* head, int64_t head_dim) {
+  spread(head, head_dim);
+  const float share = 1.0f / static_cast<float>(spread_of(head_dim));  // a power of two
+  for (int64_t i = 0; i < head_dim; ++i) head[i] *= share;
 }
 
 // Into a transposed tile: elements lie a block's tokens apart.
@@ -95,6 +127,7 @@ RAG_AVX2_INLINE void store_value<int8_t>(const float* value, int64_t head_dim, i
 
 template <class Element>
 RAG_AVX2 void append_avx2(const RopeKvAppend& args, const RopeTable& table, int64_t token) {
+  constexpr bool kSpread = std::is_same_v<Element, int8_t>;
   const KvLayout& layout = args.layout;
   const int64_t head_dim = layout.head_dim, half = head_dim / 2;
   auto* kv = static_cast<uint8_t*>(args.kv);
@@ -103,12 +136,14 @@ RAG_AVX2 void append_avx2(const RopeKvAppend& args, const RopeTable& table, int6
   const float* sines = table.sines(args.positions[token]);
   for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
     rotate_head(head, cosines, sines, half, head);
+    if (kSpread) spread_query(head, head_dim);
   }
   const int64_t block = args.slots[token] / kBlockTokens;
   const int64_t offset = args.slots[token] % kBlockTokens;
   float key[kMaxHeadDim];
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
     rotate_head(head, cosines, sines, half, key);
+    if (kSpread) spread(key, head_dim);
     store_key<Element>(key, head_dim, offset, kv + layout.key_tile(block, args.layer, h));
   }
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
@@ -174,6 +209,7 @@ void rope_kv_append_reference(const RopeKvAppend& args, const RopeTable& table, 
   float* head = args.qkv + token * (args.n_heads + 2 * layout.n_kv_heads) * head_dim;
   const float* cosines = table.cosines(args.positions[token]);
   const float* sines = table.sines(args.positions[token]);
+  const bool spreads = layout.type == KvType::kI8;
   std::vector<float> rotated(head_dim);
   const auto rotate_head = [&] {
     for (int64_t i = 0; i < half; ++i) {
@@ -184,10 +220,12 @@ void rope_kv_append_reference(const RopeKvAppend& args, const RopeTable& table, 
   };
   for (int64_t h = 0; h < args.n_heads; ++h, head += head_dim) {
     rotate_head();
+    if (spreads) spread_query(rotated.data(), head_dim);
     std::copy(rotated.begin(), rotated.end(), head);
   }
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {
     rotate_head();
+    if (spreads) spread(rotated.data(), head_dim);
     write_key(layout, args.kv, {args.layer, h, args.slots[token]}, rotated);
   }
   for (int64_t h = 0; h < layout.n_kv_heads; ++h, head += head_dim) {

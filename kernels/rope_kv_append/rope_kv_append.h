@@ -39,7 +39,8 @@ struct RopeKvAppend {
 };
 
 // Rotates the queries in place, and writes the rotated keys and the values of each token into its
-// slot of the pool. Keys in `qkv` are left as they were.
+// slot of the pool. Keys in `qkv` are left as they were. Queries and keys that meet as bytes are
+// mixed first, which leaves their products as they are and makes rounding finer.
 // REQUIRES: head_dim is a multiple of 16 up to 512, positions lie in the table.
 void rope_kv_append(const RopeKvAppend& args, const RopeTable& table, ThreadPool& pool);
 

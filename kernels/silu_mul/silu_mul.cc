@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "kernels/simd/avx2.h"
+#include "kernels/silu_mul/silu_mul_versions.h"
 #include "kernels/simd/cpu.h"
 
 namespace ragcache::kernels {
@@ -12,23 +12,13 @@ namespace {
 
 constexpr int64_t kTaskTokens = 4;
 
-RAG_AVX2 void silu_mul_avx2(const float* gate_up, int64_t width, float* y) {
-  const __m256 one = _mm256_set1_ps(1.0f);
-  for (int64_t i = 0; i < width; i += 8) {
-    const __m256i mask = first_lanes(std::min<int64_t>(width - i, 8));
-    const __m256 gate = _mm256_maskload_ps(gate_up + i, mask);
-    const __m256 up = _mm256_maskload_ps(gate_up + width + i, mask);
-    const __m256 minus = exp_lanes(_mm256_sub_ps(_mm256_setzero_ps(), gate));
-    const __m256 silu = _mm256_div_ps(gate, _mm256_add_ps(one, minus));
-    _mm256_maskstore_ps(y + i, mask, _mm256_mul_ps(silu, up));
-  }
-}
-
 }  // namespace
 
 void silu_mul(const float* gate_up, int64_t n_tokens, int64_t width, float* y, ThreadPool& pool) {
   RAG_CHECK(gate_up != nullptr && y != nullptr && n_tokens >= 0 && width > 0);
-  const auto one_token = has_avx2() ? silu_mul_avx2 : silu_mul_reference;
+  const auto one_token = has_avx512() ? avx512::silu_mul_token
+                         : has_avx2() ? avx2::silu_mul_token
+                                      : silu_mul_reference;
   pool.run((n_tokens + kTaskTokens - 1) / kTaskTokens, [&](int64_t task, int) {
     const int64_t end = std::min((task + 1) * kTaskTokens, n_tokens);
     for (int64_t t = task * kTaskTokens; t < end; ++t) {

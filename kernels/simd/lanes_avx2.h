@@ -29,6 +29,11 @@ struct Lanes {
   RAG_SIMD_INLINE static Lanes load(const Half* from) {
     return {load_lanes(from), load_lanes(from + 8)};
   }
+  // The first `count` only, zeros after them; count in [0, 16].
+  RAG_SIMD_INLINE static Lanes load_first(int64_t count, const float* from) {
+    return {_mm256_maskload_ps(from, first_lanes(std::min<int64_t>(count, 8))),
+            _mm256_maskload_ps(from + 8, first_lanes(std::max<int64_t>(count - 8, 0)))};
+  }
   // Bits 4 · i to 4 · i + 3 of each of 16 words.
   RAG_SIMD_INLINE static Lanes nibbles(const uint32_t* words, int i) {
     return {load_nibbles(words, i), load_nibbles(words + 8, i)};
@@ -68,6 +73,12 @@ RAG_SIMD_INLINE Lanes operator-(Lanes a, Lanes b) {
 }
 RAG_SIMD_INLINE Lanes operator*(Lanes a, Lanes b) {
   return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+RAG_SIMD_INLINE Lanes operator/(Lanes a, Lanes b) {
+  return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+RAG_SIMD_INLINE Lanes min(Lanes a, Lanes b) {
+  return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
 }
 RAG_SIMD_INLINE Lanes max(Lanes a, Lanes b) {
   return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};

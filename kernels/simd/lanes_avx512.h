@@ -28,6 +28,9 @@ struct Lanes {
   RAG_SIMD_INLINE static Lanes load(const Half* from) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
   }
+  RAG_SIMD_INLINE static Lanes load_first(int64_t count, const float* from) {
+    return {_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from)};
+  }
   RAG_SIMD_INLINE static Lanes nibbles(const uint32_t* words, int i) {
     const __m512i shifted = _mm512_srli_epi32(_mm512_loadu_si512(words), 4 * i);
     return {_mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32(15)))};
@@ -46,6 +49,8 @@ struct Lanes {
 RAG_SIMD_INLINE Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_ps(a.x, b.x)}; }
 RAG_SIMD_INLINE Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_ps(a.x, b.x)}; }
 RAG_SIMD_INLINE Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_ps(a.x, b.x)}; }
+RAG_SIMD_INLINE Lanes operator/(Lanes a, Lanes b) { return {_mm512_div_ps(a.x, b.x)}; }
+RAG_SIMD_INLINE Lanes min(Lanes a, Lanes b) { return {_mm512_min_ps(a.x, b.x)}; }
 RAG_SIMD_INLINE Lanes max(Lanes a, Lanes b) { return {_mm512_max_ps(a.x, b.x)}; }
 RAG_SIMD_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
   return {_mm512_fmadd_ps(a.x, b.x, c.x)};

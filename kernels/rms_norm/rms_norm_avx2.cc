@@ -1,0 +1,1 @@
+#include "kernels/rms_norm/rms_norm_simd.h"

@@ -1,0 +1,1 @@
+#include "kernels/silu_mul/silu_mul_simd.h"
