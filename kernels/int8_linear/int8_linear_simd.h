@@ -55,6 +55,9 @@ struct Q8Block {
   }
 };
 
+// Rows whose products are added by turns: one row's own wait for one another.
+constexpr int kRowsTogether = 4;
+
 struct Tile {
   const int8_t* bytes;            // [rows, in]
   const Int8Rows::Block* scales;  // [rows, in / 32]
@@ -81,20 +84,33 @@ RAG_SIMD void multiply_tile(const Tile& tile) {
     }
     const auto* halves = reinterpret_cast<const Half*>(block);
     const Lanes scale = Lanes::load(halves);
+    Lanes minimum = Lanes::zero();
+    if constexpr (Block::kMinimum) minimum = Lanes::load(halves + kPanel);
     typename Block::Weights weights[kQuads];
 #pragma GCC unroll 8
     for (int q = 0; q < kQuads; ++q) weights[q] = Block::weights(block, q);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const int8_t* bytes = tile.bytes + r * in + b * kBlock;
-      const Int8Rows::Block& row = tile.scales[r * n_blocks + b];
-      typename Block::Weights::Products products = Block::Weights::Products::zero();
+    for (int first = 0; first < kRows; first += kRowsTogether) {
+      typename Block::Weights::Products products[kRowsTogether];
 #pragma GCC unroll 8
-      for (int q = 0; q < kQuads; ++q) products.add(weights[q], bytes + 4 * q);
-      const Lanes product = products.less(Block::kOffset * row.total) * Lanes::all(row.scale);
-      sum[r] = multiply_add(product, scale, sum[r]);
-      if constexpr (Block::kMinimum) {
-        sum[r] = multiply_add(Lanes::all(row.sum), Lanes::load(halves + kPanel), sum[r]);
+      for (int r = 0; r < kRowsTogether; ++r) products[r] = Block::Weights::Products::zero();
+#pragma GCC unroll 8
+      for (int q = 0; q < kQuads; ++q) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRowsTogether; ++r) {
+          if (first + r >= kRows) continue;
+          products[r].add(weights[q], tile.bytes + (first + r) * in + b * kBlock + 4 * q);
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRowsTogether; ++r) {
+        if (first + r >= kRows) continue;
+        const Int8Rows::Block& row = tile.scales[(first + r) * n_blocks + b];
+        const Lanes product = products[r].less(Block::kOffset * row.total) * Lanes::all(row.scale);
+        sum[first + r] = multiply_add(product, scale, sum[first + r]);
+        if constexpr (Block::kMinimum) {
+          sum[first + r] = multiply_add(Lanes::all(row.sum), minimum, sum[first + r]);
+        }
       }
     }
   }

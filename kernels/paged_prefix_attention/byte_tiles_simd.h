@@ -136,30 +136,11 @@ class ByteTiles {
                 scales + tile.offset);
   }
 
-  // A loop for each step: what ends a step for a row, a maximum or a division, is long in coming.
-  RAG_SIMD void weigh(int64_t n_tiles, float* maxima, float* sums, RowBases bases) {
-    const int64_t columns = n_tiles * kColumns;
-    move_maxima(scores_, columns, rows_, maxima, bases);
-    for (int64_t r = 0; r < rows_; ++r) {
-      float* scores = this->scores(r);
-      Lanes sum = Lanes::zero(), largest = Lanes::zero();
-      for (int64_t i = 0; i < columns; i += kLanes) {
-        const Lanes weights = exp2(Lanes::load(scores + i) - Lanes::all(bases.base[r]));
-        const Lanes scaled = weights * Lanes::load(value_scales_ + i);
-        scaled.store(scores + i);
-        sum = sum + weights;
-        largest = max(largest, scaled);
-      }
-      sums[r] = sums[r] * bases.rescale[r] + sum_of(sum);
-      weight_scales_[r] = max_of(largest);
-    }
-    for (int64_t r = 0; r < rows_; ++r) {
-      const auto [scale, inverse] = byte_scale(weight_scales_[r]);
-      weight_scales_[r] = scale;
-      for (int64_t i = 0; i < columns; i += kLanes) {
-        store_bytes(rounded(Lanes::load(scores(r) + i) * Lanes::all(inverse)),
-                    weights_ + r * kChunkColumns + i);
-      }
+  void weigh(int64_t n_tiles, float* maxima, float* sums, RowBases bases) {
+    if (n_tiles == kChunkTiles) {
+      weigh_columns<kChunkColumns>(kChunkColumns, maxima, sums, bases);
+    } else {
+      weigh_columns<0>(n_tiles * kColumns, maxima, sums, bases);
     }
   }
 
@@ -176,6 +157,37 @@ class ByteTiles {
   }
 
  private:
+  // A loop for each step: what ends a step for a row, a maximum or a division, is long in coming.
+  // kCount: the number of columns, if known.
+  template <int64_t kCount>
+  RAG_SIMD void weigh_columns(int64_t count, float* maxima, float* sums, RowBases bases) {
+    const int64_t columns = kCount > 0 ? kCount : count;
+    move_maxima(scores_, columns, rows_, maxima, bases);
+    for (int64_t r = 0; r < rows_; ++r) {
+      float* scores = this->scores(r);
+      Lanes sum = Lanes::zero(), largest = Lanes::zero();
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < columns; i += kLanes) {
+        const Lanes weights = exp2(Lanes::load(scores + i) - Lanes::all(bases.base[r]));
+        const Lanes scaled = weights * Lanes::load(value_scales_ + i);
+        scaled.store(scores + i);
+        sum = sum + weights;
+        largest = max(largest, scaled);
+      }
+      sums[r] = sums[r] * bases.rescale[r] + sum_of(sum);
+      weight_scales_[r] = max_of(largest);
+    }
+    for (int64_t r = 0; r < rows_; ++r) {
+      const auto [scale, inverse] = byte_scale(weight_scales_[r]);
+      weight_scales_[r] = scale;
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < columns; i += kLanes) {
+        store_bytes(rounded(Lanes::load(scores(r) + i) * Lanes::all(inverse)),
+                    weights_ + r * kChunkColumns + i);
+      }
+    }
+  }
+
   const int64_t rows_;
   const int64_t head_dim_;
   float* const value_scales_;     // [kChunkColumns]

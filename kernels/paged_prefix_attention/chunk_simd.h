@@ -26,7 +26,7 @@ struct RowBases {
 };
 
 // Moves the rows' maxima on to the highest of their scores [rows, kChunkColumns].
-RAG_SIMD inline void move_maxima(const float* scores, int64_t columns, int64_t rows, float* maxima,
+RAG_SIMD_INLINE void move_maxima(const float* scores, int64_t columns, int64_t rows, float* maxima,
                                  RowBases to) {
   for (int64_t r = 0; r < rows; ++r, scores += kChunkColumns) {
     Lanes highest = Lanes::load(scores);

@@ -29,7 +29,10 @@ struct ByteProducts {
     if constexpr (Weights::kSigned) {
       sums = Sums(_mm512_dpbusd_epi32(__m512i(sums), four_bytes(four), weights.bytes));
     } else {
-      sums = Sums(_mm512_dpbusd_epi32(__m512i(sums), weights.bytes, four_bytes(four)));
+      // Its third factor from memory, for all lanes: GCC 12 loads it by an instruction of its own.
+      asm("vpdpbusd %2%{1to16%}, %1, %0"
+          : "+v"(sums)
+          : "v"(weights.bytes), "m"(*reinterpret_cast<const int8_t(*)[4]>(four)));
     }
   }
   RAG_SIMD_INLINE Lanes less(int32_t n) const {
