@@ -8,8 +8,10 @@
 namespace ragcache::kernels {
 
 // How a product of rows (tokens) with panels of weights is shared among threads: a task's rows
-// stay in the second-level cache while it goes through its panels.
+// stay in the second-level cache while it goes through its panels. Tasks are ordered by their rows,
+// and each thread has its own if there are enough, for they are in its caches (ThreadPool).
 inline constexpr int64_t kTaskRows = 192;
+inline constexpr int64_t kLeastTaskRows = 32;
 inline constexpr int64_t kTaskPanels = 6;
 inline constexpr int64_t kTasksPerThread = 4;
 
@@ -31,11 +33,13 @@ template <class Task>
 void run_tile_tasks(int64_t n_rows, int64_t n_panels, int64_t group_panels, ThreadPool& pool,
                     const Task& task) {
   const int64_t groups = div_up(n_panels, group_panels);
-  const int64_t row_tasks = div_up(n_rows, kTaskRows);
+  const int64_t threads = pool.threads();
+  const int64_t row_tasks = std::min(div_up(div_up(n_rows, kTaskRows), threads) * threads,
+                                     div_up(n_rows, kLeastTaskRows));
   const int64_t group_tasks =
-      std::max(div_up(n_panels, kTaskPanels), std::min(groups, kTasksPerThread * pool.threads()));
+      std::max(div_up(n_panels, kTaskPanels), std::min(groups, kTasksPerThread * threads));
   pool.run(row_tasks * group_tasks, [&](int64_t i, int) {
-    task(run_of(n_rows, row_tasks, i % row_tasks), run_of(groups, group_tasks, i / row_tasks));
+    task(run_of(n_rows, row_tasks, i / group_tasks), run_of(groups, group_tasks, i % group_tasks));
   });
 }
 

@@ -81,13 +81,6 @@ AttentionPlan::AttentionPlan(const AttentionBatch& batch, int64_t n_heads, const
       }
     }
   }
-  // Long tasks first, so that the last ones to finish are short.
-  std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& a, const Task& b) {
-    const auto cost = [](const Task& task) {
-      return int64_t{task.query_end - task.query_begin} * (task.tile_end - task.tile_begin);
-    };
-    return cost(a) > cost(b);
-  });
 }
 
 }  // namespace ragcache::kernels

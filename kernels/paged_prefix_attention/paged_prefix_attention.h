@@ -63,6 +63,7 @@ class AttentionPlan {
   int64_t n_heads() const { return n_heads_; }
   const KvLayout& layout() const { return layout_; }
   std::span<const Tile> tiles() const { return tiles_; }
+  // Ordered by their queries.
   std::span<const Task> tasks() const { return tasks_; }
   std::span<const Merge> merges() const { return merges_; }
   int64_t max_task_rows() const { return max_task_rows_; }

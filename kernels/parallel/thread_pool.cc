@@ -9,16 +9,29 @@
 namespace ragcache::kernels {
 namespace {
 
-// About 20 us of pauses: longer than the gap between two ops of a layer, far shorter than the
-// gap between two requests.
-constexpr int kSpins = 400;
+// A thread that waits pauses so often, 5 to 20 us, as long as most gaps between two ops of a layer;
+// then offers its core to others so often, some 200 us, as long as a task of a thread that is
+// behind; then sleeps, as a core that has slept may need as long to wake.
+constexpr int kPauses = 400;
+constexpr int kYields = 400;
 constexpr uint32_t kOpen = 1u << 31;  // of the door
 constexpr uint32_t kFlushToZero = 0x8000;
 constexpr uint32_t kDenormalsAreZero = 0x0040;
 
+// Waits until `word` may no longer be `old`; `turn` counts from 0.
+void await(const std::atomic<uint32_t>& word, uint32_t old, int turn) {
+  if (turn < kPauses) {
+    _mm_pause();
+  } else if (turn < kPauses + kYields) {
+    std::this_thread::yield();
+  } else {
+    word.wait(old, std::memory_order_acquire);
+  }
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : shares_(std::max(threads, 1)) {
   RAG_CHECK(threads >= 1);
   for (int thread = 1; thread < threads; ++thread) {
     helpers_.emplace_back([this, thread] { help(thread); });
@@ -42,19 +55,18 @@ void ThreadPool::run(int64_t tasks, absl::FunctionRef<void(int64_t task, int thr
     return;
   }
   body_ = &body;
-  tasks_ = tasks;
-  next_task_.store(0, std::memory_order_relaxed);
+  for (int thread = 0; thread < threads(); ++thread) {
+    Share& share = shares_[thread];
+    share.begin = tasks * thread / threads();
+    share.left.store(tasks * (thread + 1) / threads() - share.begin, std::memory_order_relaxed);
+  }
   door_.store(kOpen, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   work(0);
   uint32_t inside = door_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
-  for (int spin = 0; inside != 0; ++spin) {
-    if (spin < kSpins) {
-      _mm_pause();
-    } else {
-      door_.wait(inside, std::memory_order_acquire);
-    }
+  for (int turn = 0; inside != 0; ++turn) {
+    await(door_, inside, turn);
     inside = door_.load(std::memory_order_acquire);
   }
 }
@@ -72,10 +84,13 @@ void ThreadPool::leave() {
 }
 
 void ThreadPool::work(int thread) {
-  for (;;) {
-    const int64_t task = next_task_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) return;
-    (*body_)(task, thread);
+  for (int other = 0; other < threads(); ++other) {
+    Share& share = shares_[(thread + other) % threads()];
+    for (;;) {
+      const int64_t left = share.left.fetch_sub(1, std::memory_order_relaxed);
+      if (left <= 0) break;
+      (*body_)(share.begin + left - 1, thread);
+    }
   }
 }
 
@@ -83,12 +98,8 @@ void ThreadPool::help(int thread) {
   ScopedFlushDenormals flush;
   uint32_t seen = 0;
   for (;;) {
-    for (int spin = 0; generation_.load(std::memory_order_acquire) == seen; ++spin) {
-      if (spin < kSpins) {
-        _mm_pause();
-      } else {
-        generation_.wait(seen, std::memory_order_acquire);
-      }
+    for (int turn = 0; generation_.load(std::memory_order_acquire) == seen; ++turn) {
+      await(generation_, seen, turn);
     }
     // Those that it slept through are over.
     seen = generation_.load(std::memory_order_acquire);

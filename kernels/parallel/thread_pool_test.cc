@@ -41,6 +41,24 @@ TEST(ThreadPool, MakesTheTasksWritesVisibleToTheCaller) {
   for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(values[i], i * 200 * 201 / 2);
 }
 
+// What a thread wrote in one run() is in its core's caches in the next.
+TEST(ThreadPool, GivesAThreadTheSameTasksWheneverAllThreadsCome) {
+  constexpr int kThreads = 4;
+  ThreadPool pool(kThreads);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> inside = 0;
+    std::vector<int> threads(3 * kThreads, -1);
+    pool.run(3 * kThreads, [&](int64_t task, int thread) {
+      threads[task] = thread;
+      // A thread's last tasks first; then it waits for the others to have begun with theirs.
+      if (task % 3 != 0) return;
+      ++inside;
+      while (inside < kThreads) _mm_pause();
+    });
+    for (int task = 0; task < 3 * kThreads; ++task) ASSERT_EQ(threads[task], task / 3) << task;
+  }
+}
+
 // Holds the thread that gets SIGUSR1 until `released`, as a machine with too few cores would.
 std::atomic<bool> held, released;
 void hold(int) {

@@ -242,10 +242,10 @@ class Compare(unittest.TestCase):
         self.addCleanup(peer.server_close)
         self.addCleanup(peer.shutdown)
         report = json.loads(experiment(
-            "peers", *self.options, "--activations", "int8", "--engines", "ragcache", "--url",
-            f"echo=http://127.0.0.1:{peer.server_port}", "--url-model", "echo=some/model",
-            "--url-key-env", "echo=ECHO_KEY", "--json", "-", environment={"ECHO_KEY": "secret"}
-        ).stdout)
+            "peers", *self.options, "--activations", "int8", "--kv-dtype", "int8",
+            "--engines", "ragcache", "--url", f"echo=http://127.0.0.1:{peer.server_port}",
+            "--url-model", "echo=some/model", "--url-key-env", "echo=ECHO_KEY", "--json", "-",
+            environment={"ECHO_KEY": "secret"}).stdout)
         runs = {run["engine"]: run for run in report["runs"]}
         self.assertEqual({run["requests"] for run in runs.values()}, {10})
         self.assertEqual([run["errors"] for run in runs.values()], [{}, {}])
@@ -258,7 +258,8 @@ class Compare(unittest.TestCase):
         self.assertIsNone(runs["echo"]["token_hit_ratio"], "it does not say")
         self.assertEqual(Echo.asked, {("some/model", True, "Bearer secret")})
         self.assertIn("echo: as it was started", report["facts"]["memory for KV"])
-        self.assertEqual(report["facts"]["RAGCache's activations"], "int8")
+        self.assertEqual([report["facts"][f"RAGCache's {what}"] for what in ("activations", "KV")],
+                         ["int8", "int8"])
         # Warm-up and counted requests; a prompt is its segments, one after another.
         self.assertEqual(len(Echo.prompts), 18)
         self.assertTrue(all(300 < len(prompt) < 700 for prompt in Echo.prompts))
