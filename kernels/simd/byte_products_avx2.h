@@ -4,6 +4,7 @@
 // signed one in 16 bits.
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/simd/lanes.h"
 
@@ -60,30 +61,10 @@ struct Nibbles {
 };
 
 struct SignedBytes {
+  using Products = struct ByteProducts;
   static constexpr int32_t kOffset = 0;
 
   __m256i low, high;
-
-  // |w| · (x with the sign of w), as the first factor must be unsigned. Two products, each at most
-  // 128 · 127, fit 16 bits.
-  struct Products {
-    __m256i low, high;
-
-    RAG_SIMD_INLINE static Products zero() {
-      return {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    }
-    RAG_SIMD_INLINE void add(SignedBytes weights, const int8_t* four) {
-      const __m256i bytes = four_bytes(four);
-      low = _mm256_add_epi32(low, pairs_of(products(weights.low, bytes)));
-      high = _mm256_add_epi32(high, pairs_of(products(weights.high, bytes)));
-    }
-    RAG_SIMD_INLINE Lanes less(int32_t n) const { return floats_less(low, high, n); }
-
-   private:
-    RAG_SIMD_INLINE static __m256i products(__m256i weights, __m256i bytes) {
-      return _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(bytes, weights));
-    }
-  };
 
   RAG_SIMD_INLINE static SignedBytes load(const uint8_t* from) {
     return {load_words(from), load_words(from + 32)};
@@ -91,25 +72,39 @@ struct SignedBytes {
 };
 
 struct PlainBytes {
+  using Products = struct ByteProducts;
+
   __m256i low, high;
-
-  // Two products, each at most 127 · 127, fit 16 bits.
-  struct Products {
-    __m256i low, high;
-
-    RAG_SIMD_INLINE static Products zero() {
-      return {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    }
-    RAG_SIMD_INLINE void add(PlainBytes weights, const int8_t* four) {
-      const __m256i bytes = four_bytes(four);
-      low = _mm256_add_epi32(low, pairs_of(_mm256_maddubs_epi16(bytes, weights.low)));
-      high = _mm256_add_epi32(high, pairs_of(_mm256_maddubs_epi16(bytes, weights.high)));
-    }
-    RAG_SIMD_INLINE Lanes less(int32_t n) const { return floats_less(low, high, n); }
-  };
 
   RAG_SIMD_INLINE static PlainBytes load(const uint8_t* from) {
     return {load_words(from), load_words(from + 32)};
+  }
+};
+
+// Two products, each at most 128 · 127, fit 16 bits.
+struct ByteProducts {
+  __m256i low, high;
+
+  RAG_SIMD_INLINE static ByteProducts zero() {
+    return {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  }
+  template <class Weights>
+  RAG_SIMD_INLINE void add(Weights weights, const int8_t* four) {
+    const __m256i bytes = four_bytes(four);
+    low = _mm256_add_epi32(low, pairs_of(products<Weights>(weights.low, bytes)));
+    high = _mm256_add_epi32(high, pairs_of(products<Weights>(weights.high, bytes)));
+  }
+  RAG_SIMD_INLINE Lanes less(int32_t n) const { return floats_less(low, high, n); }
+
+ private:
+  // The first factor must be unsigned: |w| · (x with the sign of w), if x may be negative.
+  template <class Weights>
+  RAG_SIMD_INLINE static __m256i products(__m256i weights, __m256i bytes) {
+    if constexpr (std::is_same_v<Weights, PlainBytes>) {
+      return _mm256_maddubs_epi16(bytes, weights);
+    } else {
+      return _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(bytes, weights));
+    }
   }
 };
 

@@ -4,6 +4,7 @@
 // signed byte to 32 bits.
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/simd/lanes.h"
 
@@ -18,6 +19,8 @@ RAG_SIMD_INLINE __m512i four_bytes(const int8_t* four) {
   return _mm512_set1_epi32(bytes);
 }
 
+struct PlainBytes;
+
 struct ByteProducts {
   // As what they are: GCC copies sums of the general type __m512i in every turn of a loop.
   typedef int32_t Sums __attribute__((vector_size(64)));
@@ -26,7 +29,7 @@ struct ByteProducts {
   RAG_SIMD_INLINE static ByteProducts zero() { return {Sums(_mm512_setzero_si512())}; }
   template <class Weights>
   RAG_SIMD_INLINE void add(Weights weights, const int8_t* four) {
-    if constexpr (Weights::kSigned) {
+    if constexpr (std::is_same_v<Weights, PlainBytes>) {
       sums = Sums(_mm512_dpbusd_epi32(__m512i(sums), four_bytes(four), weights.bytes));
     } else {
       // Its third factor from memory, for all lanes: GCC 12 loads it by an instruction of its own.
@@ -43,7 +46,6 @@ struct ByteProducts {
 
 struct Nibbles {
   using Products = ByteProducts;
-  static constexpr bool kSigned = false;
 
   __m512i bytes;
 
@@ -57,7 +59,6 @@ struct Nibbles {
 struct SignedBytes {
   using Products = ByteProducts;
   static constexpr int32_t kOffset = 128;
-  static constexpr bool kSigned = false;
 
   __m512i bytes;
 
@@ -68,7 +69,6 @@ struct SignedBytes {
 
 struct PlainBytes {
   using Products = ByteProducts;
-  static constexpr bool kSigned = true;
 
   __m512i bytes;
 
