@@ -38,10 +38,8 @@ inline Half to_half(float value) {
   return sign | static_cast<uint16_t>((rounded >> 13) - (112 << 10));
 }
 
-// For code that reads or writes either kind of element.
+// For code that reads either kind of element.
 inline float widen(float value) { return value; }
 inline float widen(Half half) { return from_half(half); }
-inline void narrow(float value, float& to) { to = value; }
-inline void narrow(float value, Half& to) { to = to_half(value); }
 
 }  // namespace ragcache::kernels

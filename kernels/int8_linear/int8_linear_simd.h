@@ -154,8 +154,7 @@ const MultiplyTiles& tiles_of(WeightFormat format) {
 RAG_SIMD void round_row(const float* x, int64_t in, int8_t* bytes, Int8Rows::Block* blocks) {
   for (int64_t i = 0; i < in; i += kBlock) {
     const Lanes low = Lanes::load(x + i), high = Lanes::load(x + i + kPanel);
-    const auto [scale, inverse] =
-        byte_scale(max_of(max(max(low, Lanes::zero() - low), max(high, Lanes::zero() - high))));
+    const auto [scale, inverse] = byte_scale(max_of(max(magnitude(low), magnitude(high))));
     const Lanes rounded_low = rounded(low * Lanes::all(inverse));
     const Lanes rounded_high = rounded(high * Lanes::all(inverse));
     store_bytes(rounded_low, bytes + i);

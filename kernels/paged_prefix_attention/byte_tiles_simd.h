@@ -101,8 +101,7 @@ class ByteTiles {
   RAG_SIMD void set_query(int64_t row, const float* query, float factor) {
     Lanes largest = Lanes::zero();
     for (int64_t d = 0; d < head_dim_; d += kLanes) {
-      const Lanes x = Lanes::load(query + d);
-      largest = max(largest, max(x, Lanes::zero() - x));
+      largest = max(largest, magnitude(Lanes::load(query + d)));
     }
     const auto [scale, inverse] = byte_scale(max_of(largest));
     Lanes total = Lanes::zero();

@@ -1,7 +1,6 @@
 #include "kernels/paged_prefix_attention/paged_prefix_attention.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "kernels/kv_layout/kv_elements.h"

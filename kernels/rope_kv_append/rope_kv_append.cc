@@ -19,23 +19,15 @@ constexpr int64_t kTaskTokens = 16;
 constexpr int64_t kBlockTokens = KvLayout::kBlockTokens;
 constexpr int64_t kMaxHeadDim = 512;
 
-RAG_AVX2_INLINE void rotate(const float* head, const float* cosines, const float* sines,
-                            int64_t half, int64_t i, __m256& first, __m256& second) {
-  const __m256 a = _mm256_loadu_ps(head + i);
-  const __m256 b = _mm256_loadu_ps(head + half + i);
-  const __m256 cosine = _mm256_loadu_ps(cosines + i);
-  const __m256 sine = _mm256_loadu_ps(sines + i);
-  first = _mm256_fmsub_ps(a, cosine, _mm256_mul_ps(b, sine));
-  second = _mm256_fmadd_ps(b, cosine, _mm256_mul_ps(a, sine));
-}
-
 RAG_AVX2_INLINE void rotate_head(float* head, const float* cosines, const float* sines,
                                  int64_t half, float* to) {
   for (int64_t i = 0; i < half; i += 8) {
-    __m256 first, second;
-    rotate(head, cosines, sines, half, i, first, second);
-    _mm256_storeu_ps(to + i, first);
-    _mm256_storeu_ps(to + half + i, second);
+    const __m256 a = _mm256_loadu_ps(head + i);
+    const __m256 b = _mm256_loadu_ps(head + half + i);
+    const __m256 cosine = _mm256_loadu_ps(cosines + i);
+    const __m256 sine = _mm256_loadu_ps(sines + i);
+    _mm256_storeu_ps(to + i, _mm256_fmsub_ps(a, cosine, _mm256_mul_ps(b, sine)));
+    _mm256_storeu_ps(to + half + i, _mm256_fmadd_ps(b, cosine, _mm256_mul_ps(a, sine)));
   }
 }
 

@@ -15,6 +15,8 @@
 
 namespace ragcache::kernels::RAG_SIMD_NAMESPACE {
 
+RAG_SIMD_INLINE Lanes magnitude(Lanes x) { return max(x, Lanes::zero() - x); }
+
 // 2^x to about 2 ulp for x up to 127; 0 from -127 down, so that 2^-infinity is 0. Shorter than
 // exp_lanes() in avx2.h: 2^x = 2^n · 2^r, n whole, r in [-1/2, 1/2], and Cephes' polynomial of
 // exp2f for 2^r, which is exactly 1 for r = 0.
