@@ -9,6 +9,7 @@ namespace ragcache::kernels {
 // What the elements of keys and values are: binary32, binary16, or bytes with a scale for each
 // token and head.
 enum class KvType { kF32, kF16, kI8 };
+inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kI8};
 
 // As options and reports call them.
 inline constexpr std::string_view kKvTypeNames[] = {"fp32", "fp16", "int8"};
@@ -16,7 +17,7 @@ inline constexpr std::string_view kKvTypeNames[] = {"fp32", "fp16", "int8"};
 constexpr std::string_view name_of(KvType type) { return kKvTypeNames[static_cast<int>(type)]; }
 
 constexpr std::optional<KvType> kv_type_named(std::string_view name) {
-  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kI8}) {
+  for (const KvType type : kKvTypes) {
     if (name == name_of(type)) return type;
   }
   return std::nullopt;

@@ -47,8 +47,6 @@ struct Slots {
   AttentionBatch batch() const { return {query_start, context_start, slots}; }
 };
 
-constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kI8};
-
 using Pool = GuardedBuffer<uint8_t>;
 
 // Keys and values of the slots' tokens in layer `layer`; what no token owns stays as it is.
@@ -109,7 +107,7 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
   for (const auto& batch : batches) {
     for (int64_t head_dim : {64, 80, 96, 128}) {
       for (auto [n_heads, n_kv_heads] : {std::pair{2, 2}, {9, 3}, {8, 2}, {8, 1}}) {
-        for (KvType type : kTypes) {
+        for (KvType type : kKvTypes) {
           expect_agrees(batch, n_heads, n_kv_heads, head_dim, 2, type);
         }
       }
@@ -119,7 +117,7 @@ TEST(PagedPrefixAttention, AgreesWithTheReferenceOverHeadsAndRaggedBatches) {
 
 TEST(PagedPrefixAttention, AgreesWhenALongContextIsSplitOverThreads) {
   for (int threads : {1, 2, 7}) {
-    for (KvType type : kTypes) {
+    for (KvType type : kKvTypes) {
       expect_agrees({{{1500, 100, 31}, 1}}, 9, 3, 64, threads, type);
       expect_agrees({{{700, 5, 1200}, 40}}, 3, 1, 16, threads, type);
       expect_agrees({{{513}, 2}, {{2000}, 1}}, 4, 2, 32, threads, type);
@@ -133,7 +131,7 @@ TEST(PagedPrefixAttention, GivesAQueryTheSameBitsHoweverItsPromptIsCutAndWhoever
   const std::vector<int32_t> runs = {40, 300, 5, 700, 33};
   const int32_t length = std::accumulate(runs.begin(), runs.end(), 0);
   const Slots slots({{runs, length}}, random);
-  for (const KvType type : kTypes) {
+  for (const KvType type : kKvTypes) {
     SCOPED_TRACE(name_of(type));
     const KvLayout layout{1, kKvHeads, kHeadDim, type};
     Pool kv(slots.blocks * layout.block_bytes(), 0xFF);

@@ -61,7 +61,7 @@ TEST(RopeKvAppend, AgreesWithTheReferenceAndWritesOnlyItsSlots) {
     const RopeTable table(300, head_dim, 10000.0);
     for (auto [n_heads, n_kv_heads] : {std::pair{1, 1}, {3, 1}, {8, 2}, {9, 3}}) {
       for (int64_t n_tokens : {1, 5, 17, 60}) {
-        for (KvType type : {KvType::kF32, KvType::kF16, KvType::kI8}) {
+        for (KvType type : kKvTypes) {
           expect_agrees(type, n_tokens, n_heads, n_kv_heads, head_dim, table);
         }
       }
@@ -73,7 +73,7 @@ TEST(RopeKvAppend, AgreesWithTheReferenceAndWritesOnlyItsSlots) {
 TEST(KvElements, AreReadAsTheyWereWrittenWhoeverIsBesideThem) {
   std::mt19937 random(5);
   constexpr int64_t kHeadDim = 32, kHeads = 2, kLayers = 2, kSlots = 48;
-  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kI8}) {
+  for (const KvType type : kKvTypes) {
     const KvLayout layout{kLayers, kHeads, kHeadDim, type};
     std::vector<uint8_t> pool(kSlots / KvLayout::kBlockTokens * layout.block_bytes());
     Guarded written(2 * kLayers * kHeads * kSlots * kHeadDim);

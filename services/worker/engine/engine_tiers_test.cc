@@ -50,7 +50,7 @@ Harness::Options with_host(bool manual = true) {
 }
 
 TEST(EngineTiers, AnswerTheSameBitsHoweverTheKvCameToBe) {
-  for (const auto kv_type : {kernels::KvType::kF32, kernels::KvType::kF16, kernels::KvType::kI8}) {
+  for (const auto kv_type : kernels::kKvTypes) {
     for (const uint32_t batch : {64u, 256u}) {
       const Prompt prompt(41, {9, 150, 32});
       const Prompt other(42, {40, 30});
